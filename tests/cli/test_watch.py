@@ -103,19 +103,3 @@ def test_follow_writes_one_document_a_line_until_it_is_interrupted(tmp_path: Pat
         assert process.wait(60) == 130
         assert "Traceback" not in process.stderr.read()
     assert documents[0]["at"] < documents[1]["at"]
-
-
-def test_a_document_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    make_run(tmp_path / "logs", "aa")
-    file, link = tmp_path / "watch.json", tmp_path / "link.json"
-    file.write_text("before")
-    link.symlink_to(file)
-    with file.open() as reader:
-        assert watch(["--log_root", str(tmp_path / "logs"), "--json", str(link)]) == 0
-        assert reader.read() == "before", "whoever reads it meanwhile is not disturbed"
-    assert json.loads(file.read_text())["schema_version"] == SCHEMA_VERSION and link.is_symlink()
-    assert {path.name for path in tmp_path.iterdir()} == {"logs", file.name, link.name}
-    assert watch(["--log_root", str(tmp_path / "logs"), "--json", "/dev/null"]) == 0
-    assert not Path("/dev/null").is_file()
-    with pytest.raises(UserError, match=f"cannot write {tmp_path}: Is a directory"):
-        watch(["--log_root", str(tmp_path / "logs"), "--json", str(tmp_path)])

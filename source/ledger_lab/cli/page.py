@@ -24,11 +24,11 @@ from ledger_lab.ledger.costs import Price
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
 from ledger_lab.ledger.reader import OnProgress
-from ledger_lab.reports.page.document import LivePage, render_page, save_page
+from ledger_lab.reports.page.document import LivePage, render_page
 from ledger_lab.reports.page.live import Address, LivePart, run_links
 from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, runs_flag, select, select_in
-from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.console import make_console, write_output
 from ledger_lab.reports.terminal.durations import parse_period
 from ledger_lab.reports.terminal.progress import ReadingProgress
 from ledger_lab.reports.terminal.request import Program, flag
@@ -92,7 +92,7 @@ def draw_page(argv: Sequence[str]) -> int:
     with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=1) as progress:
         created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         model = build_model(found, on_progress=progress.show, created_at=created_at)
-        save_page(request.file, render_page(model).encode(errors="replace"))
+        write_output(str(request.file.absolute()), render_page(model).encode(errors="replace"))
     count = len(found.contents.runs)
     make_console().print(f"wrote {request.file}: {count} run{'' if count == 1 else 's'}", soft_wrap=True)
     return found.status
@@ -155,7 +155,7 @@ class PageReader:
         )
         page = LivePage(model, live, "served" if self.file is None else "file")
         if self.file is not None:
-            save_page(self.file, page.whole)
+            write_output(str(self.file.absolute()), page.whole)
         return page
 
     def again(self, page: LivePage) -> LivePage:
@@ -208,7 +208,7 @@ def _follow(request: PageRequest, every_s: float) -> NoReturn:
             page = reader.again(page)
     finally:
         with suppress(UserError):  # a page that does not say that it ended, tells its age
-            save_page(file, replace(page, live=replace(page.live, ended=True)).whole)
+            write_output(str(file.absolute()), replace(page, live=replace(page.live, ended=True)).whole)
 
 
 def _terminate(signum: int, _: FrameType | None) -> NoReturn:

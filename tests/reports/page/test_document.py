@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import os
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -21,7 +22,6 @@ from ledger_lab.reports.page.document import render_page
 from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.page.parts import embedded_json
 from ledger_lab.reports.selection import select_in
-from tests.conftest import script
 from tests.fakes.ledgers import write_run
 
 HOSTILE = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)> \u2028 \u202e {{plotly}} \" ' & %{y}"
@@ -106,22 +106,14 @@ def test_every_phase_has_a_colour() -> None:
     assert re.findall(r'^  \["(\w+)", "#', theme, re.MULTILINE) == [str(phase) for phase in Phase]
 
 
-def test_a_file_that_cannot_be_written_gives_an_error_of_one_line(tmp_path: Path) -> None:
+def test_a_page_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path / "logs", "aa")
-    page = tmp_path / "nowhere" / "page.html"
-    finished = script("report", "page", page, "--log_root", tmp_path / "logs")
-    assert finished.returncode == 2
-    assert finished.stderr.splitlines() == [f"error: cannot write {page}: No such file or directory"]
-    (tmp_path / "page.html").mkdir()
-    with pytest.raises(UserError, match=r"cannot write .*page\.html: it exists and is not a regular file"):
-        build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
-
-
-def test_an_old_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(tmp_path / "logs", "aa")
-    page = tmp_path / "page.html"
+    page, link = tmp_path / "page.html", tmp_path / "latest.html"
     page.write_text("old")
+    link.symlink_to("page.html")
+
+    def draw(file: Path) -> None:
+        assert build_report(["page", str(file), "--log_root", str(tmp_path / "logs")]) == 0
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -129,29 +121,15 @@ def test_an_old_page_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", full)
         with pytest.raises(UserError, match="No space left"):
-            build_report(["page", str(page), "--log_root", str(tmp_path / "logs")])
+            draw(link)
     assert page.read_text() == "old"
-    assert build_report(["page", str(page), "--log_root", str(tmp_path / "logs")]) == 0
-    assert page.read_text().startswith("<!doctype html>")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "page.html"]
-    assert page.stat().st_mode & 0o777 == 0o666 & ~_mask()
-
-
-def test_a_link_is_kept_and_a_device_is_refused(tmp_path: Path) -> None:
-    write_run(tmp_path / "logs", "aa")
-    (tmp_path / "page.html").write_text("old")
-    (tmp_path / "latest.html").symlink_to("page.html")
-    (tmp_path / "null").symlink_to("/dev/null")
-    assert build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "latest.html")]) == 0
-    assert (tmp_path / "latest.html").is_symlink()
-    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
-    with pytest.raises(UserError, match="not a regular file"):
-        build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "null")])
-
-
-def _mask() -> int:
-    import os
-
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    draw(link)
+    assert link.is_symlink() and page.read_text().startswith("<!doctype html>")
+    for nowhere, reason in ((tmp_path / "no" / "page.html", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(UserError, match=f"cannot write {nowhere}: {reason}"):
+            draw(nowhere)
+    draw(Path("/dev/null"))
+    assert not Path("/dev/null").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest.html", "logs", "page.html"]
+    os.umask(mask := os.umask(0))
+    assert page.stat().st_mode & 0o777 == 0o666 & ~mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from ledger_lab.ledger import AttemptStarted, Journal, Status, declare_cohort, read_ledger
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.watch.model import Spend, Watch
+from ledger_lab.reports.watch.model import Spend, State, Watch
 from ledger_lab.reports.watch.view import watch_ledger
 from tests.fakes.ledgers import SECOND, window
 from tests.fakes.watched import G6, StudyPlan, make_run
@@ -118,6 +119,15 @@ def test_a_run_that_trains_on_after_its_target_ends_at_its_last_iteration(tmp_pa
     assert run.left_usd is not None and run.left_usd.expected == pytest.approx(
         600 / 3600 * (G6.usd_per_hour or 0), rel=0.01
     )
+
+
+def test_a_run_that_was_removed_meanwhile_silences_no_other(tmp_path: Path) -> None:
+    gone = make_run(tmp_path, "aa", ago_s=1000.0)
+    make_run(tmp_path, "bb", ago_s=1000.0, supervised_ago_s=1.0)
+    ledger = read_ledger(tmp_path)
+    shutil.rmtree(gone)
+    found = watch_ledger(ledger, now=datetime.now(UTC))
+    assert [(each.run_id, each.state) for each in found.runs] == [("bb", State.HUNG)]
 
 
 def test_absurd_figures_of_a_ledger_are_shown(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import make_folder, whole_file
+from ledger_lab.files import make_folder
+from ledger_lab.reports.terminal.console import write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,11 +147,6 @@ def save_drawings(folder: Path, drawings: Iterable[Drawing], formats: Iterable[F
     for drawing in drawings:
         for kind in formats:
             path = folder / f"{drawing.name}.{kind}"
-            picture = drawing.render(kind)
-            try:
-                with whole_file(path, shared=True) as unfinished:
-                    unfinished.write_bytes(picture)
-            except OSError as error:
-                raise UserError(f"cannot write {path}: {error.strerror}") from error
+            write_output(str(path), drawing.render(kind))
             written.append(path)
     return written

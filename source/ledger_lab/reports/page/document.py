@@ -6,13 +6,10 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 from markupsafe import Markup
 
-from ledger_lab.errors import UserError
-from ledger_lab.files import whole_file
 from ledger_lab.ledger.meters import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
@@ -43,26 +40,6 @@ _STYLE_OF_ITS_OWN = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 """Plotly adds a style sheet for maps unless an element with this id exists. The page draws no maps."""
 _EMPTY_STYLE = ""
 """Plotly adds an empty style element, and fills it through the DOM."""
-
-
-def save_page(path: Path, document: bytes) -> None:
-    """Replace the file of a page as a whole.
-
-    Args:
-        path: The file.
-        document: The page.
-
-    Raises:
-        UserError: If there is something else under this name, or it can't be written.
-    """
-    target = path.resolve()
-    if target.exists() and not target.is_file():  # a device or a directory must not be renamed away
-        raise UserError(f"cannot write {path}: it exists and is not a regular file")
-    try:
-        with whole_file(target, shared=True) as unfinished:
-            unfinished.write_bytes(document)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)

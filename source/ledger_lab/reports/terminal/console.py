@@ -207,27 +207,29 @@ def make_lossy_console() -> Console:
     return make_console(_lossy(os.dup(1), "utf-8", "replace", lambda error: None))
 
 
-def write_output(name: str, text: str) -> None:
-    """Write what a user asked for. Whoever reads the file meanwhile finds the earlier text or this one, as a whole.
+def write_output(name: str, content: str | bytes) -> None:
+    """Write what a user asked for. Whoever reads the file meanwhile finds the earlier content or this one, as a whole.
 
     Args:
         name: The file; ``-`` means standard output, where a terminal shows control characters instead of obeying them.
-        text: What to write.
+        content: What to write.
 
     Raises:
         UserError: If the file can't be written.
     """
+    if name == "-" and isinstance(content, str) and sys.stdout.isatty():
+        content = "\n".join(map(visible, content.split("\n")))
+    data = content.encode() if isinstance(content, str) else content
     if name == "-":
-        shown = "\n".join(map(visible, text.split("\n"))) if sys.stdout.isatty() else text
-        sys.stdout.buffer.write(shown.encode())
+        sys.stdout.buffer.write(data)
         return
     path = Path(name)
     try:
         if path.exists() and not path.is_file():  # a pipe or a device must not be renamed away
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_bytes(data)
             return
         with whole_file(path.resolve(), shared=True) as unfinished:
-            unfinished.write_text(text, encoding="utf-8", newline="")
+            unfinished.write_bytes(data)
     except OSError as error:
         raise UserError(f"cannot write {name}: {error.strerror}") from error
 

@@ -5,10 +5,8 @@ Whether a run is lost is decided by the ledger alone (:attr:`ledger_lab.ledger.A
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -185,9 +183,11 @@ def has_changed(run: Run, since: datetime) -> bool:
         run: The run.
         since: The time.
     """
-    with suppress(FileNotFoundError), os.scandir(run.directory) as files:
-        return max((file.stat().st_mtime for file in files), default=math.inf) >= since.timestamp()
-    return True  # it was removed, and whoever reads it says so
+    try:
+        with os.scandir(run.directory) as files:
+            return any(file.stat().st_mtime >= since.timestamp() for file in files)
+    except FileNotFoundError:  # a file was replaced meanwhile, or the run was removed
+        return run.directory.exists()
 
 
 def settings_of(declared: RunDeclared) -> Hashable:
@@ -232,5 +232,6 @@ def near_runs(run: Run, ledger_runs: Sequence[Run]) -> list[Run]:
         for other in reversed(ledger_runs)
         if other.run_id != run.run_id
         and ((run.cohort is not None and other.cohort == run.cohort) or other.directory.parent == folder)
+        and other.directory.is_dir()  # it may have been removed since the ledger was read
     )
     return [*islice(near, _MOST_EARLIER_RUNS)][::-1]

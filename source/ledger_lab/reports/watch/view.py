@@ -66,7 +66,7 @@ def watch_ledger(
         return known[run.run_id]
 
     def of_cohort(cohort: str) -> list[WatchedRun]:
-        own = [watch(run) for run in ledger.runs if run.cohort == cohort]
+        own = [watch(run) for run in ledger.runs if run.cohort == cohort and run.directory.is_dir()]
         return [each for each in own if each.run.attempts]
 
     recent = [
