@@ -14,7 +14,7 @@ PARTS = {
     "scaling view": "ledger_lab.studies.commands.scaling:report_scaling",
     "recommend view": "ledger_lab.studies.commands.recommend:report_recommendation",
     "known studies": "ledger_lab.studies.watched:known_studies",
-    "load study": "ledger_lab.studies.declared:load_study",
+    "planned study": "ledger_lab.studies.watched:planned_study",
     "submission": "ledger_lab.clusters.submit:submit_single",
     "queues": "ledger_lab.clusters.queues:ask_queues",
     "off-policy recipes": "ledger_lab.off_policy.recipes:recipes_of",

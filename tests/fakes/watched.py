@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,24 +30,6 @@ from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 G6 = load_prices()["aws-g6.xlarge"]
 """A rented machine that is billed by the second, for at least a minute."""
-
-
-@dataclass(frozen=True)
-class StudyArm:
-    """The trainings of a study with one combination of its factors."""
-
-    cohort: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyPlan:
-    """What a watch knows of a study, without a file of it."""
-
-    seeds: tuple[int, ...]
-    name: str = "s"
-    budget_usd: float | None = None
-    budget_h: float | None = None
-    arms: tuple[StudyArm, ...] = (StudyArm("s"),)
 
 
 STATE = b"a state"

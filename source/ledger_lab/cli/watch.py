@@ -127,7 +127,7 @@ def watch(argv: Sequence[str]) -> int:
 def _look(request: WatchRequest) -> tuple[Ledger, Watch]:
     """Look once."""
     require_ledger(request.log_root)
-    own = [required_part("load study")(name) for name in request.study]
+    own = [required_part("planned study")(name) for name in request.study]
     studies, queues, notes = known_plans(request.log_root, ask=request.ask)
     with ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
         ledger = read_ledger(request.log_root, on_progress=progress.show, tolerate_damage=True)

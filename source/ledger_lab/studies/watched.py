@@ -9,23 +9,36 @@ from pathlib import Path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.paths import config_root
-from ledger_lab.reports.watch.model import Watch
+from ledger_lab.reports.watch.model import PlannedStudy, Watch
 from ledger_lab.reports.watch.view import watch_ledger
 from ledger_lab.studies.declared import Study, load_study
 from ledger_lab.wings import wing_part
 
 
-def known_studies() -> tuple[list[Study], list[str]]:
+def planned(study: Study) -> PlannedStudy:
+    """Return what a watch needs to know of a study."""
+    cohorts = tuple(arm.cohort for arm in study.arms)
+    return PlannedStudy(
+        name=study.name, seeds=study.seeds, cohorts=cohorts, budget_usd=study.budget_usd, budget_h=study.budget_h
+    )
+
+
+def planned_study(name: str) -> PlannedStudy:
+    """Return what a watch needs to know of the study that a user names."""
+    return planned(load_study(name))
+
+
+def known_studies() -> tuple[list[PlannedStudy], list[str]]:
     """Read the studies in ``config/studies``.
 
     Returns:
         The studies; and in words, which files can't be read.
     """
-    studies: list[Study] = []
+    studies: list[PlannedStudy] = []
     notes: list[str] = []
     for path in sorted((config_root() / "studies").glob("*.toml")):
         try:
-            studies.append(load_study(str(path)))
+            studies.append(planned_study(str(path)))
         except UserError as error:  # a file that is being edited must not silence all alerts
             notes.append(str(error))
     return studies, notes
@@ -44,7 +57,7 @@ def watch_study(study: Study, log_root: Path, *, ask: bool = False) -> Watch:
     found = watch_ledger(
         read_ledger(log_root, tolerate_damage=True),
         now=datetime.now(UTC),
-        studies=[study],
+        studies=[planned(study)],
         asked=[study.name],
         queues=queues,
         notes=notes,

@@ -14,16 +14,16 @@ import pytest
 from ledger_lab.ledger import Health, Journal, SchedulerJob, Status, read_ledger
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.reports.watch.model import Alert, AlertKind, QueuedTraining, Severity, State, Watch
+from ledger_lab.reports.watch.model import Alert, AlertKind, PlannedStudy, QueuedTraining, Severity, State, Watch
 from ledger_lab.reports.watch.view import watch_ledger
 from tests.fakes.ledgers import SECOND, declared
-from tests.fakes.watched import G6, StudyPlan, make_run, written
+from tests.fakes.watched import G6, make_run, written
 
 HERE = socket.gethostname()
 DONE = Status.COMPLETED
 
 
-def look(root: Path, queues: Sequence[QueuedTraining] = (), *studies: StudyPlan, later_s: float = 0.0) -> Watch:
+def look(root: Path, queues: Sequence[QueuedTraining] = (), *studies: PlannedStudy, later_s: float = 0.0) -> Watch:
     now = datetime.now(UTC) + timedelta(seconds=later_s)
     return watch_ledger(read_ledger(root), now=now, queues=queues, studies=studies)
 
@@ -231,7 +231,7 @@ def test_a_study_that_cannot_finish_in_its_budget_is_told(
     took = (600, 610, 605, 600, 610)
     for seed, took_s in enumerate(took, start=1):
         make_run(tmp_path, f"e{seed}", took_s=took_s, status=DONE, ago_s=100.0, cohort="s", seed=seed, reached=True)
-    found = look(tmp_path, (), StudyPlan(seeds=(1, 2, 3, 4, 5, 6, 7), **budget))  # type: ignore[arg-type]
+    found = look(tmp_path, (), PlannedStudy(name="s", cohorts=("s",), seeds=(1, 2, 3, 4, 5, 6, 7), **budget))  # type: ignore[arg-type]
     (study,) = found.studies
     assert (study.runs, study.live_runs, study.planned, study.missing) == (5, 0, 7, 2)
     assert study.spent_usd == pytest.approx(sum(took) / 3600 * (G6.usd_per_hour or 0))
@@ -242,7 +242,7 @@ def test_a_study_that_cannot_finish_in_its_budget_is_told(
 
 def test_a_study_without_an_ended_training_is_bounded_by_the_speed_of_a_live_one(tmp_path: Path) -> None:
     make_run(tmp_path, "aa", took_s=610, cohort="s", seed=1)
-    found = look(tmp_path, (), StudyPlan(seeds=(1, 2, 3, 4, 5), budget_usd=1.0))
+    found = look(tmp_path, (), PlannedStudy(name="s", cohorts=("s",), seeds=(1, 2, 3, 4, 5), budget_usd=1.0))
     (study,) = found.studies
     assert study.forecast_usd is not None and study.forecast_usd.expected is None
     whole_usd = 1210 / 3600 * (G6.usd_per_hour or 0)
@@ -255,5 +255,5 @@ def test_a_study_without_an_ended_training_is_bounded_by_the_speed_of_a_live_one
 def test_a_study_that_has_ended_needs_no_alert(tmp_path: Path) -> None:
     for seed in range(1, 6):
         make_run(tmp_path, f"e{seed}", status=DONE, ago_s=100.0, cohort="s", seed=seed)
-    study = StudyPlan(seeds=(1, 2, 3, 4, 5), budget_usd=0.01)
+    study = PlannedStudy(name="s", cohorts=("s",), seeds=(1, 2, 3, 4, 5), budget_usd=0.01)
     assert not look(tmp_path, (), study).alerts, "nothing more will be spent"

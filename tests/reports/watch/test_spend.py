@@ -11,15 +11,15 @@ import pytest
 from ledger_lab.ledger import AttemptStarted, Journal, Status, declare_cohort, read_ledger
 from ledger_lab.ledger.costs import load_prices
 from ledger_lab.reports import summarize_cohorts, summarize_run
-from ledger_lab.reports.watch.model import Spend, State, Watch
+from ledger_lab.reports.watch.model import PlannedStudy, Spend, State, Watch
 from ledger_lab.reports.watch.view import watch_ledger
 from tests.fakes.ledgers import SECOND, window
-from tests.fakes.watched import G6, StudyPlan, make_run
+from tests.fakes.watched import G6, make_run
 
-STUDY = StudyPlan(seeds=(1, 2, 3))
+STUDY = PlannedStudy(name="s", cohorts=("s",), seeds=(1, 2, 3))
 
 
-def look(root: Path, *studies: StudyPlan) -> Watch:
+def look(root: Path, *studies: PlannedStudy) -> Watch:
     return watch_ledger(read_ledger(root), now=datetime.now(UTC), studies=studies)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -67,36 +67,19 @@ class QueuedTraining:
         return f"{self.job}_{self.index}"
 
 
-class PlannedArm(Protocol):
-    """The trainings of a study with one combination of its factors."""
-
-    @property
-    def cohort(self) -> str:
-        """Cohort of their runs."""
-
-
-class PlannedStudy(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class PlannedStudy:
     """What a watch needs to know of a study: a forecast counts the trainings that it plans."""
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-
-    @property
-    def budget_usd(self) -> float | None:
-        """What it may cost [USD]."""
-
-    @property
-    def budget_h(self) -> float | None:
-        """Wall-clock time that its trainings may take together [h]."""
-
-    @property
-    def seeds(self) -> Sequence[int]:
-        """Seeds of the trainings of each arm."""
-
-    @property
-    def arms(self) -> Sequence[PlannedArm]:
-        """Its arms."""
+    name: str
+    seeds: tuple[int, ...]
+    """Seeds of the trainings of each arm."""
+    cohorts: tuple[str, ...]
+    """The cohort of each arm."""
+    budget_usd: float | None = None
+    """What it may cost [USD]."""
+    budget_h: float | None = None
+    """Wall-clock time that its trainings may take together [h]."""
 
 
 class State(StrEnum):

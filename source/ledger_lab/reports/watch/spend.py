@@ -132,12 +132,10 @@ def study_spend(study: PlannedStudy, runs: Mapping[str, Sequence[WatchedRun]]) -
 
     Args:
         study: The study.
-        runs: All its runs, oldest first, by cohort.
+        runs: The runs of each of its cohorts, oldest first.
     """
     planned, seeds = len(study.seeds), frozenset(study.seeds)
-    arms = [
-        Arm(cohort=arm.cohort, planned=planned, seeds=seeds, runs=tuple(runs.get(arm.cohort, ()))) for arm in study.arms
-    ]
+    arms = [Arm(cohort=name, planned=planned, seeds=seeds, runs=tuple(own)) for name, own in runs.items()]
     return spend("study", study.name, arms, study.budget_usd, study.budget_h)
 
 

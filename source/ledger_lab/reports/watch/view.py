@@ -50,7 +50,7 @@ def watch_ledger(
     look = Look(log_root=str(ledger.root), now=now)
     since = now - timedelta(seconds=FORGET_AFTER_S)
     jobs = {job.run_directory: job for job in queues}
-    study_of = {arm.cohort: study.name for study in studies for arm in study.arms}
+    study_of = {cohort: study.name for study in studies for cohort in study.cohorts}
     known: dict[str, WatchedRun] = {}
 
     def watch(run: Run) -> WatchedRun:
@@ -78,7 +78,7 @@ def watch_ledger(
 
     active = {each.study for each in recent} | {job.plan for job in queues} | set(asked)
     spends = [
-        study_spend(study, {arm.cohort: of_cohort(arm.cohort) for arm in study.arms})
+        study_spend(study, {cohort: of_cohort(cohort) for cohort in study.cohorts})
         for study in sorted(studies, key=lambda each: each.name)
         if study.name in active
     ]
