@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, Union, cast
 
@@ -292,6 +292,11 @@ class JournalContent:
             return self.path.stat().st_size > self.size + self.torn_bytes
         except FileNotFoundError:
             return False
+
+    def stream(self) -> Iterator[tuple[Row, datetime]]:
+        """Yield all its rows with their times, in order; few of them are in memory at a time."""
+        lines = chain.from_iterable(chunk.lines for chunk in _Verified(self.path))
+        yield from ((line.data, line.time) for line in islice(lines, self.count))
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -33,7 +33,7 @@ def write(run_dir: Path, name: str, *rows: Row) -> None:
 
 
 def translated(run_dir: Path) -> Batch:
-    return Translator().translate(entries_of(read_run(run_dir)), {})
+    return Translator().translate([*entries_of(read_run(run_dir))], {})
 
 
 def figures(batch: Batch, name: str) -> list[tuple[int, float]]:
@@ -66,7 +66,7 @@ def test_rows_become_figures_at_their_iterations(tmp_path: Path) -> None:
 
 def test_rows_that_a_destination_has_are_not_sent_again(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
-    entries, whole = entries_of(read_run(run_dir)), translated(run_dir)
+    entries, whole = [*entries_of(read_run(run_dir))], translated(run_dir)
     translator = Translator()
     first = translator.translate(entries[:3], {"journal-1-0.jsonl": 4})
     assert (first.points, first.cursor) == ((), {"journal-1-0.jsonl": 4})

@@ -110,8 +110,9 @@ def _mirror(run: Run, sink: Sink, request: MirrorRequest) -> None:
     while True:
         began_s, before = time.process_time(), sent
         run = read_run(run.directory)
-        entries, translator = entries_of(run), Translator()
-        for some in itertools.batched(entries, _MOST_ROWS):
+        newest, translator = run.declared_at, Translator()
+        for some in itertools.batched(entries_of(run), _MOST_ROWS):
+            newest = some[-1].time
             batch = translator.translate(some, has)
             if batch.cursor != has:
                 _until_received(functools.partial(sink.send, batch), run, request)
@@ -122,7 +123,6 @@ def _mirror(run: Run, sink: Sink, request: MirrorRequest) -> None:
             break
         if status is Status.RUNNING:
             time.sleep(max(request.every, (time.process_time() - began_s) / _SHARE))
-    newest = entries[-1].time if entries else run.declared_at
     _until_received(lambda: sink.close(status, newest), run, request)
     console.print(f"run {run.run_id} is {status.replace('_', ' ')}: {sent} rows sent", soft_wrap=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -14,6 +14,7 @@ from ledger_lab.ledger import (
     AttemptStarted,
     CheckpointSaved,
     Health,
+    JournalContent,
     PanelResult,
     PhaseWindow,
     Row,
@@ -40,25 +41,23 @@ class Entry:
     row: Row
 
 
-def entries_of(run: Run) -> list[Entry]:
-    """Return the rows that are mirrored: of each attempt, the first process's, its supervisor's, and its telemetry.
+def entries_of(run: Run) -> Iterator[Entry]:
+    """Yield the rows that are mirrored: of each attempt, the first process's, its supervisor's, and its telemetry.
 
     They are in order of time, attempt by attempt, with each journal in its own order.
 
     Args:
         run: The run.
     """
-    found: list[Entry] = []
     for attempt in run.attempts:
-        journals = [
-            [
-                Entry(journal.path.name.removesuffix(COMPRESSED), attempt.number, place, time, row)
-                for place, (row, time) in enumerate(zip(journal.rows, journal.times, strict=True))
-            ]
-            for journal in (*attempt.ranks[:1], *attempt.supervisions[:1], *attempt.telemetries[:1])
-        ]
-        found += heapq.merge(*journals, key=attrgetter("time"))
-    return found
+        first = (*attempt.ranks[:1], *attempt.supervisions[:1], *attempt.telemetries[:1])
+        yield from heapq.merge(*(_entries(each, attempt.number) for each in first), key=attrgetter("time"))
+
+
+def _entries(journal: JournalContent, attempt: int) -> Iterator[Entry]:
+    """Yield the rows of a journal."""
+    name = journal.path.name.removesuffix(COMPRESSED)
+    return (Entry(name, attempt, place, time, row) for place, (row, time) in enumerate(journal.stream()))
 
 
 class Translator:

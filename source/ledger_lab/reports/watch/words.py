@@ -66,21 +66,18 @@ def rate(usd_per_hour: float | None) -> str:
 
 def spend_words(spend: Spend) -> str:
     """Return the spend of a cohort or a study, its forecast and its budget in one line."""
-    made = f"{counted(spend.runs, 'run')}, {spend.live_runs} live"
-    if spend.missing is not None:
-        made += f", {spend.missing} of {spend.planned} trainings still to start"
-    parts = [made, f"{usd(spend.spent_usd)} and {hours(spend.spent_h)} spent"]
-    if spend.evaluation_usd is not None:
-        parts.append(f"{usd(spend.evaluation_usd)} for separate evaluations")
-    if spend.live_runs:
-        parts.append(f"now {rate(spend.usd_per_hour)}")
-    if (forecast := forecast_words(spend)) and (spend.live_runs or spend.missing):
-        parts.append(f"forecast {forecast}")
-    if spend.unknown is not None:
-        parts.append(f"no forecast of the cost: {spend.unknown}")
-    if budget := budget_words(spend):
-        parts.append(f"budget {budget}")
-    return f"{spend.kind} {spend.name}: {' · '.join(parts)}"
+    missing = "" if spend.missing is None else f", {spend.missing} of {spend.planned} trainings still to start"
+    forecast, budget = forecast_words(spend), budget_words(spend)
+    parts = {
+        f"{counted(spend.runs, 'run')}, {spend.live_runs} live{missing}": True,
+        f"{usd(spend.spent_usd)} and {hours(spend.spent_h)} spent": True,
+        f"{usd(spend.evaluation_usd)} for separate evaluations": spend.evaluation_usd is not None,
+        f"now {rate(spend.usd_per_hour)}": spend.live_runs,
+        f"forecast {forecast}": forecast and (spend.live_runs or spend.missing),
+        f"no forecast of the cost: {spend.unknown}": spend.unknown is not None,
+        f"budget {budget}": budget,
+    }
+    return f"{spend.kind} {spend.name}: {' · '.join(part for part, holds in parts.items() if holds)}"
 
 
 def forecast_words(spend: Spend) -> str:
