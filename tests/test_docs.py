@@ -52,7 +52,7 @@ def test_the_reference_has_every_public_package() -> None:
     index = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     for name in pages:
         page = (ROOT / "docs" / "reference" / "api" / f"{name}.md").read_text(encoding="utf-8")
-        documented = re.search(rf"^\.\. automodule:: (ledger_lab\.(?:[\w.]+\.)?{name}(?:\.\w+)?)$", page, flags=re.MULTILINE)
+        documented = re.search(rf"^\.\. automodule:: (ledger_lab\.(?:[\w.]+\.)?{name}(?:\.\w+)?)$", page, re.MULTILINE)
         assert documented is not None and find_spec(documented[1]) is not None
         assert f"api/{name}\n" in index
 
