@@ -20,7 +20,7 @@ from benchmarks.comparison import add_json
 from benchmarks.synthetic_ledger import checkpoint, declared, result, telemetry, window
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, LedgerDamageError, Row, Status, read_journal, read_ledger
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

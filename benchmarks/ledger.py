@@ -26,7 +26,7 @@ from benchmarks.ledger_stages import STAGES, measure_stages
 from benchmarks.synthetic_ledger import EPISODES, checkpoint, least_rows, window, write_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Journal, Row
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

@@ -24,7 +24,7 @@ from benchmarks.load_writers import CHECKPOINT_EVERY, ENDINGS, Deadline, Told, r
 from ledger_lab.cli.doctor import file_system
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, PanelResult, Run, Status, read_ledger
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

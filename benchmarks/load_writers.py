@@ -19,8 +19,8 @@ from typing import NamedTuple, NoReturn
 
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import CheckpointSaved, Outcomes, Status
-from ledger_lab.ledger.costs import load_price_book
-from ledger_lab.ledger.meters import package_versions
+from ledger_lab.ledger.costs.prices import load_price_book
+from ledger_lab.ledger.meters.host import package_versions
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.panels import VerdictRule
 from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run

@@ -13,8 +13,7 @@ from rich.table import Table
 from scipy.stats import logrank
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.ledger.costs import RunTime, log_rank_p_value
-from ledger_lab.ledger.costs.time_to_target import censored_times
+from ledger_lab.ledger.costs.time_to_target import RunTime, censored_times, log_rank_p_value
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import percent

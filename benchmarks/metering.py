@@ -27,7 +27,8 @@ from scipy.stats import bootstrap
 
 from benchmarks.comparison import add_json, run_python
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase, PhaseClock, hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

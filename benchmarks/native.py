@@ -14,7 +14,7 @@ from rich.table import Table
 from benchmarks.comparison import add_json, require_tasks, run_python
 from benchmarks.native_scaling import Physics
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

@@ -17,7 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from benchmarks.comparison import add_json, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.libraries import dialect_of
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

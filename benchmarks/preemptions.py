@@ -23,7 +23,7 @@ from benchmarks.comparison import add_json, script
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import STATE_FILE, Run, StateRestored, Status, read_ledger
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE, exit_status_of

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.scaled_runs import simulated_run
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.studies.recommend.recommendation import Goal, Limits, recommend

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.synthetic_ledger import declared as declaration
 from ledger_lab.ledger import Run, RunDeclared
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.studies.scaling import Identity, ScaledRun
 

@@ -21,7 +21,7 @@ from benchmarks.comparison import ROOT, add_json, script
 from benchmarks.synthetic_ledger import least_rows, write_ledger
 from ledger_lab.cli.doctor import file_system
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

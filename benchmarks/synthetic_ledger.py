@@ -27,7 +27,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.panels import VerdictRule
 

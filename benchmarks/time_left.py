@@ -13,7 +13,7 @@ from numpy.random import Generator
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.ledger.costs import RunTime
+from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.watch.estimates import add_up, further_trainings, time_left

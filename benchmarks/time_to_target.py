@@ -16,9 +16,9 @@ from rich.table import Table
 from benchmarks.comparison import add_json, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.ledger.costs import MedianTime, RunTime, median_time_to_target
+from ledger_lab.ledger.costs.time_to_target import MedianTime, RunTime, median_time_to_target
 from ledger_lab.ledger.libraries import dialect_of
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings

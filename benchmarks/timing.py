@@ -18,7 +18,8 @@ from rich.table import Table
 from benchmarks.comparison import add_json, run_python, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Timing
-from ledger_lab.ledger.meters import Phase, hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress

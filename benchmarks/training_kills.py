@@ -19,7 +19,7 @@ import psutil
 from benchmarks.comparison import add_json, script
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, LedgerDamageError, Status, read_ledger
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings

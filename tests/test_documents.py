@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ledger_lab.documents import LARGEST_BYTES, read_json, read_toml, yaml_text
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.panels import load_panel
 from ledger_lab.studies.commands.study import run_study
 from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin

@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[1]
 
 LIGHT = [
     "ledger_lab.ledger",
-    "ledger_lab.ledger.costs",
+    *(f"ledger_lab.ledger.costs.{name}" for name in ("prices", "model", "cohorts", "time_to_target")),
     "ledger_lab.training.launch",
-    "ledger_lab.ledger.meters",
+    *(f"ledger_lab.ledger.meters.{name}" for name in ("phases", "telemetry", "gpu", "host", "revision", "compilation")),
     "ledger_lab.tasks.recipes",
     "ledger_lab.reports",
     "ledger_lab.reports.bundle",

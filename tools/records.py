@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
-from ledger_lab.ledger.costs import RunTime
+from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, median_time_cell, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.ledger.costs import RunTime, median_time_to_target
+from ledger_lab.ledger.costs.time_to_target import RunTime, median_time_to_target
 from ledger_lab.ledger.libraries import dialect_of
 from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes
 from ledger_lab.units import duration, quantity, usd

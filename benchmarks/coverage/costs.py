@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from benchmarks.cost_interval import Scenario
 from benchmarks.coverage.case import Case, is_within, one_by_one
-from ledger_lab.ledger.costs import FEWEST_RUNS, cost_interval
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, cost_interval
 
 
 def _cost(scenario: Scenario) -> Callable[[Generator, int], tuple[int, int]]:

@@ -12,7 +12,8 @@ from numpy.random import Generator
 from benchmarks.coverage.case import Case, is_within, of_the_same
 from benchmarks.coverage.runs import DRAWS, RUNS, SLOW, Draw, two_kinds
 from benchmarks.scaled_runs import simulated_run
-from ledger_lab.ledger.costs import FEWEST_RUNS, Price
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.studies.recommend.recommendation import Choice, Goal, Limits, recommend
 from ledger_lab.studies.scaling import Identity, ScaledRun
 

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from benchmarks.coverage.case import Case, is_within, one_by_one
-from ledger_lab.ledger.costs import RunTime, time_curve
+from ledger_lab.ledger.costs.time_to_target import RunTime, time_curve
 from ledger_lab.reports.compare import Outcome, compare_outcomes
 
 type Times = NDArray[np.float64]

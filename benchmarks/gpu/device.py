@@ -77,7 +77,7 @@ def of_nvml(device: str) -> dict[str, Any]:
 
     import pynvml
 
-    from ledger_lab.ledger.meters import GpuMeter
+    from ledger_lab.ledger.meters.gpu import GpuMeter
 
     pynvml.nvmlInit()
     said: list[str] = []
@@ -98,7 +98,7 @@ def of_nvidia_smi(device: str) -> dict[str, Any]:
 
 def of_host(device: str) -> dict[str, Any]:
     """Return processor, memory and package versions."""
-    from ledger_lab.ledger.meters import hardware_facts, package_versions
+    from ledger_lab.ledger.meters.host import hardware_facts, package_versions
 
     return {**hardware_facts(), "versions": package_versions()}
 

@@ -24,7 +24,7 @@ from benchmarks.gpu.parts import all_parts
 from benchmarks.gpu.surroundings import cached_kernels, environ_of_parts
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.ledger.meters import hardware_facts
+from ledger_lab.ledger.meters.host import hardware_facts
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.exit_status import ENDING
 from ledger_lab.reports.terminal.findings import write_findings

@@ -18,7 +18,7 @@ from ledger_lab.clusters.plans import Plan, PlannedTraining, read_plan, run_file
 from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import SchedulerJob, Status
-from ledger_lab.ledger.meters import part_started_ns, python_started_ns
+from ledger_lab.ledger.meters.process import part_started_ns, python_started_ns
 from ledger_lab.training.launch.world import job_environ, note_run, read_job
 from tests.fakes.ledgers import write_run
 

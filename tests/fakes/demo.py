@@ -21,7 +21,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from tests.fakes.ledgers import SECOND, declared, result, window
 
 CELLS = ("nominal", "heavy_pole", "weak_motor", "push", "tilted_gravity")

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.endings import RanksDifferError
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.ranks import require_same
 from ledger_lab.training.runners.collectives import (

@@ -28,7 +28,7 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.ledger.content import JournalContent, read_journal
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 
 SECOND = 1_000_000_000

@@ -19,7 +19,7 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.liveness import identify_process
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 

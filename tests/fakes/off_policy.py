@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ledger_lab.ledger.libraries import agent_key, dialect_of
-from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.off_policy.recipe import OffPolicyRecipe
 from ledger_lab.off_policy.recipes import CARTPOLE_SAC, CARTPOLE_TD3
 from ledger_lab.training.runners.adapter import Adapter, load_adapter

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Run, RunDeclared, Status
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports import RunSummary, summarize_run
 from ledger_lab.studies.scaling import Identity, ScaledRun
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window

@@ -32,7 +32,7 @@ from ledger_lab.ledger import (
     StateSaved,
     Status,
 )
-from ledger_lab.ledger.costs import load_prices, resolve_price
+from ledger_lab.ledger.costs.prices import load_prices, resolve_price
 from ledger_lab.studies.commands import search as program
 from ledger_lab.studies.commands import study
 from ledger_lab.studies.commands.search import run_search

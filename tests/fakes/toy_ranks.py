@@ -19,7 +19,7 @@ from observers import Heard  # run as a script, this folder is on the path
 from toy_env import ToyEnv
 
 from ledger_lab.ledger.libraries import LIBRARIES
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.launch import read_world
 from ledger_lab.training.runners.adapter import load_adapter

@@ -24,7 +24,7 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.ledger import journal as journal_module
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.rows import ProcessIdentity
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 

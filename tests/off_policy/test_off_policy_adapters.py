@@ -14,7 +14,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.libraries import dialect_of
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.adapter import load_adapter

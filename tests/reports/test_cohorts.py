@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import Status, costs, declare_cohort, read_ledger
-from ledger_lab.ledger.costs import Price, load_prices
+from ledger_lab.ledger import Status, declare_cohort, read_ledger
+from ledger_lab.ledger.costs.cohorts import cost_interval
+from ledger_lab.ledger.costs.prices import Price, load_prices
 from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.selection import select_in
 from ledger_lab.tasks.pretrained import ROOT
@@ -105,7 +106,7 @@ def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(
     assert cohort.target_reaching_runs == 5
     assert len(cohort.times) == 6
     assert cohort.spend_usd == pytest.approx(5 * 9 + 5 + 5), "that of the repeated run, too"
-    folded = costs.cost_interval([*[(9.0, True)] * 4, (9.0 + 5.0, True), (5.0, False)])
+    folded = cost_interval([*[(9.0, True)] * 4, (9.0 + 5.0, True), (5.0, False)])
     assert cohort.usd_per_target_reaching_checkpoint_interval == pytest.approx(folded)
     assert "cohort c: runs 6 of 6 (+ 1 repeated) · reached 5 of 6 · failed 1 of 6" in shown(tmp_path)
 

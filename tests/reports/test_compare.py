@@ -15,7 +15,8 @@ import pytest
 from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
-from ledger_lab.ledger.costs import cost_ratio_interval, load_prices
+from ledger_lab.ledger.costs.cohorts import cost_ratio_interval
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.panels import ConfirmedShare, PanelIdentity
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports.compare import (

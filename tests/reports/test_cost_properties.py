@@ -39,7 +39,7 @@ from ledger_lab.ledger import (
     read_ledger,
     reader,
 )
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
 from ledger_lab.ledger.listing import Listing
 from ledger_lab.reports import CohortSummary, RunSummary, summarize_cohorts, summarize_run

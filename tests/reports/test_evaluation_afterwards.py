@@ -22,7 +22,7 @@ from ledger_lab.ledger import (
     TelemetryStarted,
     read_ledger,
 )
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.reports import RunSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle
 from ledger_lab.reports.cohort_summary import spend_cell

@@ -10,7 +10,7 @@ import pytest
 from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from tests.fakes.ledgers import priced, write_run
 
 OWN = """

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, SchedulerJob, Status, read_ledger
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.libraries import agent_key
 from ledger_lab.panels import ConfirmedShare
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run

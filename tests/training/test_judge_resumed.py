@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult, read_ledger
-from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.verdict import Verdict
 from ledger_lab.training.judge import Judge

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ledger_lab.ledger import CheckpointSaved, PhaseWindow, Row, Status
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.training.health.monitor import HealthEvent
 from ledger_lab.training.judge import Judged
 from ledger_lab.training.launch import World

@@ -85,7 +85,7 @@ def test_processes_end_when_their_launcher_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_path: Path) -> None:
-    from ledger_lab.ledger.meters import PhaseClock
+    from ledger_lab.ledger.meters.phases import PhaseClock
     from ledger_lab.training.loop import record_checkpoint
     from ledger_lab.training.recording.writer import RunWriter
 
@@ -187,7 +187,7 @@ def test_all_gpus_of_a_training_are_of_one_model() -> None:
 
 @pytest.mark.parametrize(("earlier", "compared"), [(0, [1, 2, 50, 100]), (60, [61, 62, 100])])
 def test_learners_are_compared_after_the_first_iterations_of_every_attempt(earlier: int, compared: list[int]) -> None:
-    from ledger_lab.ledger.meters import PhaseClock
+    from ledger_lab.ledger.meters.phases import PhaseClock
     from ledger_lab.training.ranks import compare_learners
     from ledger_lab.training.runners.process_group import ProcessGroup
 

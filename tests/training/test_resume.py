@@ -426,7 +426,7 @@ def test_a_run_with_changed_code_is_refused_unless_allowed(tmp_path: Path) -> No
 def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gymnasium as gym
 
-    from ledger_lab.ledger.meters import package_sha256
+    from ledger_lab.ledger.meters.host import package_sha256
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.plan import _common, plan_training
     from ledger_lab.training.request import TrainRequest

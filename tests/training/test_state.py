@@ -13,7 +13,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import Row, StateRestored
-from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.state import StateKeeper
 

@@ -20,7 +20,7 @@ from ledger_lab.ledger import (
     Telemetry,
     read_ledger,
 )
-from ledger_lab.ledger.meters import TRAINING_PHASES
+from ledger_lab.ledger.meters.phases import TRAINING_PHASES
 from ledger_lab.panels import find_panels
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.terminal.console import make_console

@@ -20,7 +20,7 @@ from ledger_lab.cli.watch import Plans, known_plans
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.ledger import Run, read_ledger
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
 from ledger_lab.ledger.reader import OnProgress

@@ -18,7 +18,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import Attempt, AttemptStarted, PhaseWindow, Run, StateRestored, Status, SupervisionStarted
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.names import names_a_folder
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import in_gigabytes

@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab.ledger import Cohort, Run, RunDeclared, Status, costs
+from ledger_lab.ledger import Cohort, Run, RunDeclared, Status
 from ledger_lab.ledger.comparability import differing, settings
-from ledger_lab.ledger.costs import sum_if_known
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, RunCost, cohort_cost
+from ledger_lab.ledger.costs.model import sum_if_known
+from ledger_lab.ledger.costs.time_to_target import RunTime, median_time_to_target, restricted_mean_time
 from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports.columns import Shown, TableCell, figure, summarize
 from ledger_lab.reports.summary import RunSummary, priced
@@ -221,9 +223,9 @@ class _CohortFacts:
         self.members, self.declared, self.missing, self.first = members, declared, missing, members[0]
         kept, repeated = split_repeated(members)
         self.repeated_runs = len(members) - len(kept)
-        self.cost = costs.cohort_cost(
+        self.cost = cohort_cost(
             [
-                costs.RunCost(
+                RunCost(
                     run=run.run_id,
                     usd=usd,
                     reached_target=run.target_reached,
@@ -237,11 +239,11 @@ class _CohortFacts:
             member.began_from is not None and member.began_from["run_id"] not in own for member in members
         )
         self.times = sorted(
-            (costs.RunTime(wall_s=each.wall_s, to_target_s=each.wall_to_target_s) for each in kept),
+            (RunTime(wall_s=each.wall_s, to_target_s=each.wall_to_target_s) for each in kept),
             key=lambda run: (run.observed_s, run.wall_s),
         )
-        self.median = costs.median_time_to_target(self.times)
-        self.mean_s, self.mean_limit_s = costs.restricted_mean_time(self.times)
+        self.median = median_time_to_target(self.times)
+        self.mean_s, self.mean_limit_s = restricted_mean_time(self.times)
         self._evaluated = [member for member in members if member.evaluation_afterwards_s is not None]
 
     @property
@@ -253,7 +255,7 @@ class _CohortFacts:
     def evaluation_afterwards_usd(self) -> float | None:
         """Cost of these evaluations [USD]; ``None`` if there was none, or the cost of one is unknown."""
         amounts = [member.evaluation_afterwards_usd for member in self._evaluated]
-        return costs.sum_if_known(amounts) if amounts else None
+        return sum_if_known(amounts) if amounts else None
 
 
 def _cohort_figure[Value](read: Callable[[_CohortFacts], Value], shown: Shown | None = None) -> Value:
@@ -303,7 +305,7 @@ def _cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
         if interval is not None:
             details: tuple[str, ...] = (f"[{usd(interval[0])}, {usd(interval[1])}] 95 %",)
         else:
-            details = (f"no interval below {costs.FEWEST_RUNS} runs",) if cohort.runs > 1 else ()
+            details = (f"no interval below {FEWEST_RUNS} runs",) if cohort.runs > 1 else ()
         if cohort.begun_runs:
             details = (_before_words(cohort, cohort.target_reaching_runs), *details)
         return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=details)
@@ -420,7 +422,7 @@ class CohortSummary:
     runs [s]; the area under the Kaplan-Meier curve."""
     restricted_mean_limit_s: float = _cohort_figure(lambda of: of.mean_limit_s)
     """Longest time of a run, whether it reached the target or not [s]. Beyond it, the curve is unknown."""
-    times: list[costs.RunTime] = _cohort_figure(lambda of: of.times)
+    times: list[RunTime] = _cohort_figure(lambda of: of.times)
     """Time of each run to the target, and its whole time, in ascending order."""
     false_pass_bound: float = _cohort_figure(
         lambda of: false_pass_bound([member.error_budget for member in of.members]),

@@ -18,14 +18,9 @@ from rich.table import Table
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved, PanelResult, Run, Status
 from ledger_lab.ledger.comparability import Difference, named_differences, refused_differences
-from ledger_lab.ledger.costs import (
-    FEWEST_RUNS,
-    Price,
-    RunTime,
-    cost_p_value,
-    cost_ratio_interval,
-    log_rank_p_value,
-)
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, cost_p_value, cost_ratio_interval
+from ledger_lab.ledger.costs.prices import Price
+from ledger_lab.ledger.costs.time_to_target import RunTime, log_rank_p_value
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
 from ledger_lab.panels.seeds import comparison_seeds
@@ -143,7 +138,7 @@ class RatioEstimate:
     """Side A ÷ side B; ``None`` where nothing can be claimed."""
     interval: tuple[float, float] | None = None
     """95 % interval, whose upper end may be infinite. There is none if a side has fewer than
-    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs."""
+    :data:`~ledger_lab.ledger.costs.cohorts.FEWEST_RUNS` runs."""
     bound: Literal["exact", "at_least", "at_most"] = "exact"
     """Whether the ratio is exact. It is a lower bound if runs of A missed the target, an upper bound if runs of B
     did."""

@@ -24,9 +24,10 @@ from ledger_lab.ledger import (
     Run,
     Telemetry,
 )
-from ledger_lab.ledger.costs import EnergyCost, Price, billable_usd, energy_cost
+from ledger_lab.ledger.costs.model import EnergyCost, billable_usd, energy_cost
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.libraries import LIBRARIES, algorithm_of
-from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import (
     BestTry,
     CheckpointSummary,

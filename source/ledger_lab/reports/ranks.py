@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Attempt, AttemptStarted, GradientNorms, JournalContent, LearnerHashed, Run, StateRestored
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.units import percent
 
 if TYPE_CHECKING:

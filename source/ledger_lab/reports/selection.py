@@ -13,7 +13,7 @@ from typing import Any
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, RunDeclared, read_ledger
 from ledger_lab.ledger.cores import map_on_cores
-from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
+from ledger_lab.ledger.costs.prices import Price, load_price_book, resolve_price
 from ledger_lab.ledger.find import find_run, require_ledger, tell_damage, telling_damage
 from ledger_lab.reports.cohort_summary import (
     Contents,

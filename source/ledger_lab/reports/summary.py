@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ledger_lab.ledger import Run, Status, costs
+from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.comparability import yardstick
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs import model as costs
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.libraries import replays
 from ledger_lab.reports.checkpoints import BestTry, CheckpointSummary, peak_memory_cell
 from ledger_lab.reports.columns import Shown, TableCell, figure, summarize

@@ -10,7 +10,8 @@ from rich.console import Group
 from rich.text import Text
 
 from ledger_lab.ledger import Cohort
-from ledger_lab.ledger.costs import OWNED, Price, sum_if_known
+from ledger_lab.ledger.costs.model import sum_if_known
+from ledger_lab.ledger.costs.prices import OWNED, Price
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary, by_yardstick
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
@@ -268,7 +269,7 @@ def describe_price(entry: Mapping[str, Any]) -> str:
     """Return a price entry in words: price per hour, instance, provider, date and source.
 
     Args:
-        entry: What :meth:`ledger_lab.ledger.costs.Price.to_dict` returns.
+        entry: What :meth:`ledger_lab.ledger.costs.prices.Price.to_dict` returns.
     """
     price = Price.from_dict(entry)
     if price.usd_per_hour is None:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ledger_lab.ledger.costs import FEWEST_RUNS, exact_interval, percentile_levels
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
+from ledger_lab.ledger.costs.few_runs import exact_interval, percentile_levels
 
 type Scores = Sequence[NDArray[np.float64]]
 """One array per task, of shape (…, runs). Leading dimensions are those of resamples."""

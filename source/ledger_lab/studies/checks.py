@@ -10,7 +10,7 @@ from typing import Any
 from ledger_lab.clusters.engine import Site
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run
-from ledger_lab.ledger.costs import Price, load_price_book, resolve_price
+from ledger_lab.ledger.costs.prices import Price, load_price_book, resolve_price
 from ledger_lab.ledger.libraries import dialect_of, require_library
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.names import visible

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ledger_lab.ledger import CheckpointSaved, Outcomes, PanelResult
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.panels import Panel, PanelIdentity, VerdictRule
 from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.slots import HeldOutSlots

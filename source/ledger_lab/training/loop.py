@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from ledger_lab.ledger import UNSTABLE, CheckpointSaved, Status
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
 from ledger_lab.training.health.monitor import HealthWatch

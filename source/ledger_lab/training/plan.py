@@ -14,9 +14,10 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, Timing
-from ledger_lab.ledger.costs import load_price_book, resolve_price
+from ledger_lab.ledger.costs.prices import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, agent_key, algorithm_of, library_with, require_library
-from ledger_lab.ledger.meters import git_facts, hardware_facts, package_versions
+from ledger_lab.ledger.meters.host import hardware_facts, package_versions
+from ledger_lab.ledger.meters.revision import git_facts
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel

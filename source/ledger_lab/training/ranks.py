@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import GradientNorms as GradientRow
 from ledger_lab.ledger import LearnerHashed, Outcomes, Row
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.panels import Panel
 from ledger_lab.panels.starts import sum_of_starts
 from ledger_lab.training.launch import World

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import find_journals
-from ledger_lab.ledger.costs import load_price_book, resolve_price
+from ledger_lab.ledger.costs.prices import load_price_book, resolve_price
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.libraries import (
     LIBRARIES,

@@ -25,7 +25,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.find import find_run
 from ledger_lab.ledger.liveness import is_alive
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.ledger.runs import attempt_number, silence_limit
 from ledger_lab.ledger.silence import file_system_time, may_still_write, modified_s
 from ledger_lab.panels import RULE_VERSION, few_differences

@@ -21,9 +21,10 @@ from rich.console import Console
 from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, Status, declare_cohort
-from ledger_lab.ledger.meters import Phase, PhaseClock, git_changes
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
+from ledger_lab.ledger.meters.revision import git_changes
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.storage import require_storage
 from ledger_lab.panels.slots import HeldOutSlots

@@ -15,7 +15,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256, remove, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.training.judge import Judge

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from ledger_lab.ledger.costs import RunCost, cohort_cost, cost_interval, cost_p_value, cost_ratio_interval
+from ledger_lab.ledger.costs.cohorts import RunCost, cohort_cost, cost_interval, cost_p_value, cost_ratio_interval
 
 
 def run(name: str, usd: float | None, *, reached: bool) -> RunCost:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from ledger_lab.ledger.costs import exact_interval, percentile_levels
+from ledger_lab.ledger.costs.few_runs import exact_interval, percentile_levels
 
 
 def test_the_interval_is_that_of_scipy() -> None:

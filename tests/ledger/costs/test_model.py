@@ -6,21 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger_lab.ledger.costs import (
-    OWNED,
+from ledger_lab.ledger.costs.cohorts import RunCost, cohort_cost
+from ledger_lab.ledger.costs.model import (
     EnergyCost,
-    Price,
-    RunCost,
     billable_seconds,
     billable_usd,
     billed_instances,
-    cohort_cost,
     energy_cost,
     env_steps_per_s,
     evaluation_share,
     updates_per_min,
     usd_per_billion_env_steps,
 )
+from ledger_lab.ledger.costs.prices import OWNED, Price
 
 
 def price(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.costs import LOCAL, Price, load_price_book, load_prices, resolve_price
+from ledger_lab.ledger.costs.prices import LOCAL, Price, load_price_book, load_prices, resolve_price
 
 TODAY = datetime.date(2026, 1, 2)
 

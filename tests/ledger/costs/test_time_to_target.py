@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy.stats import CensoredData, binomtest, logrank
 
-from ledger_lab.ledger.costs import (
+from ledger_lab.ledger.costs.time_to_target import (
     MedianTime,
     RunTime,
     log_rank_p_value,
+    log_rank_statistic,
     median_time_to_target,
     restricted_mean_time,
     time_curve,
 )
-from ledger_lab.ledger.costs.time_to_target import log_rank_statistic
 
 
 def times(*seconds: float) -> list[RunTime]:

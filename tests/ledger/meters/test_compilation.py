@@ -7,8 +7,8 @@ import uuid
 
 import warp
 
-from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.ledger.meters.compilation import metered_compilation, metered_torch_compilation
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 
 
 def test_building_a_kernel_counts_as_compile_and_launching_it_does_not(tmp_path, monkeypatch) -> None:  # noqa: ANN001

@@ -8,9 +8,9 @@ import pytest
 import torch
 import warp
 
-from ledger_lab.ledger.meters import Phase, PhaseClock
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 
 
 class Cuda:

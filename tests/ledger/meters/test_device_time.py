@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from ledger_lab.ledger.meters import Phase, PhaseClock, Suspensions, device_time
+from ledger_lab.ledger.meters import device_time
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
+from ledger_lab.ledger.meters.suspension import Suspensions
 from tests.fakes.queued_device import QueuedDevice
 
 _MS = 1_000_000

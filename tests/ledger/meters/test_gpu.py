@@ -13,8 +13,7 @@ import pynvml
 import pytest
 
 from ledger_lab.ledger import DeviceSample, EnergyReading
-from ledger_lab.ledger.meters import GpuMeter
-from ledger_lab.ledger.meters.gpu import cuda_uuid, silent_sample
+from ledger_lab.ledger.meters.gpu import GpuMeter, cuda_uuid, silent_sample
 from tests.fakes import nvml as fakes
 from tests.fakes.nvml import FakeGpu, error
 
@@ -159,7 +158,7 @@ def test_a_hanging_driver_is_not_waited_for_until_it_answers(monkeypatch: pytest
 def test_the_real_libraries_are_found_missing_or_answer() -> None:
     """Run in a process of its own, as the libraries stay loaded."""
     program = (
-        "import sys\nfrom ledger_lab.ledger.meters import GpuMeter\nassert 'pynvml' not in sys.modules\n"
+        "import sys\nfrom ledger_lab.ledger.meters.gpu import GpuMeter\nassert 'pynvml' not in sys.modules\n"
         "told = []\nmeter = GpuMeter(0, told.append, limit_s=30)\nsamples = meter.sample(0)\nmeter.close()\n"
         "assert 'torch' not in sys.modules\nassert len(samples) == 1 or len(told) == 1, told\n"
     )

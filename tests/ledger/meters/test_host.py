@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger.meters import package_sha256
+from ledger_lab.ledger.meters.host import package_sha256
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 import pytest
 import torch
 
-from ledger_lab.ledger.meters import GpuMeter
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.gpu import GpuMeter
 
 pytestmark = pytest.mark.gpu
 

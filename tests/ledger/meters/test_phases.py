@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 
 
 class FakeTime:

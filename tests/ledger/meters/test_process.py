@@ -9,11 +9,11 @@ import time
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import PART_STARTED, part_environ, part_started_ns, python_started_ns
+from ledger_lab.ledger.meters.process import PART_STARTED, part_environ, part_started_ns, python_started_ns
 
 BEGIN = "import os, sys, time; began = time.perf_counter_ns()\n"
 BEFORE_IT = "print(began - python_started_ns())"
-STARTED = f"from ledger_lab.ledger.meters import python_started_ns; {BEFORE_IT}"
+STARTED = f"from ledger_lab.ledger.meters.process import python_started_ns; {BEFORE_IT}"
 WORK = "while time.process_time() < 1: pass\n"
 
 
@@ -30,7 +30,7 @@ def test_python_starts_after_what_a_shell_did_and_before_its_imports(work: str) 
 
 def test_a_program_did_not_start_before_its_process() -> None:
     forked = f"if os.fork() == 0: began = time.perf_counter_ns(); {BEFORE_IT}\nelse: os.wait()"
-    assert -0.5 < before_s(f"{WORK}from ledger_lab.ledger.meters import python_started_ns\n{forked}") < 0.5
+    assert -0.5 < before_s(f"{WORK}from ledger_lab.ledger.meters.process import python_started_ns\n{forked}") < 0.5
 
 
 def test_a_part_of_a_job_starts_with_the_program_that_the_job_runs() -> None:
@@ -43,9 +43,10 @@ def test_a_part_of_a_job_starts_with_the_program_that_the_job_runs() -> None:
 
 
 def test_launchers_of_processes_begin_with_the_program_that_they_replace() -> None:
-    later = f"{BEGIN}from ledger_lab.ledger.meters import part_started_ns\nprint(began - part_started_ns(os.environ))"
+    ask = "from ledger_lab.ledger.meters.process import part_started_ns\nprint(began - part_started_ns(os.environ))"
+    later = f"{BEGIN}{ask}"
     became = f"os.execve(sys.executable, [sys.executable, '-c', {later!r}], {{**os.environ, **part_environ()}})"
-    assert before_s(f"from ledger_lab.ledger.meters import part_environ\ntime.sleep(1)\n{became}") > 1
+    assert before_s(f"from ledger_lab.ledger.meters.process import part_environ\ntime.sleep(1)\n{became}") > 1
 
 
 @pytest.mark.parametrize("value", ["", "soon", "-1", "9" * 19, "9" * 5000])

@@ -9,8 +9,9 @@ from time import process_time
 
 import pytest
 
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase, PhaseClock, Suspensions, starved_ns
-from ledger_lab.ledger.meters.phases import LOOP_PHASES
+from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
+from ledger_lab.ledger.meters.process import starved_ns
+from ledger_lab.ledger.meters.suspension import Suspensions
 
 SECOND = 1_000_000_000
 

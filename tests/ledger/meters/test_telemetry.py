@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import EnergyReading, Journal, SupervisionStarted, Telemetry, read_ledger
-from ledger_lab.ledger.meters import Sampler, process_tree
+from ledger_lab.ledger.meters import process_tree
 from ledger_lab.ledger.meters.gpu import silent_sample
+from ledger_lab.ledger.meters.telemetry import Sampler
 from ledger_lab.ledger.sums import TelemetrySums
 from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
 from tests.fakes.ledgers import SECOND, write_further_rank, write_run

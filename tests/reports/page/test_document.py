@@ -17,7 +17,7 @@ import pytest
 from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.page.document import render_page
 from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.page.parts import embedded_json

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Health, Journal, SchedulerJob, Status, read_ledger
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.reports.watch.model import Alert, AlertKind, PlannedStudy, QueuedTraining, Severity, State, Watch
 from ledger_lab.reports.watch.view import watch_ledger

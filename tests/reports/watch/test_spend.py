@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import AttemptStarted, Journal, Status, declare_cohort, read_ledger
-from ledger_lab.ledger.costs import load_prices
+from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.watch.model import PlannedStudy, Spend, State, Watch
 from ledger_lab.reports.watch.view import watch_ledger

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.time_left import ForecastScenario, Scenario, cover, cover_forecast
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
-from ledger_lab.ledger.costs import RunTime
+from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.watch.estimates import (
     seconds_to_end,
     seconds_to_last_iteration,

@@ -224,7 +224,7 @@ def test_a_network_of_another_shape_gives_one_line_and_no_score(trained: Path, t
 
 
 def test_a_supervisor_that_cannot_write_gives_a_user_error(trained: Path, tmp_path: Path) -> None:
-    from ledger_lab.ledger.meters import PhaseClock
+    from ledger_lab.ledger.meters.phases import PhaseClock
     from ledger_lab.reports.terminal.console import Terminal
     from ledger_lab.training.evaluation.run import _carry_out
     from ledger_lab.training.supervision.attempt import Link

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.ledger.meters import hardware_facts, package_versions
+from ledger_lab.ledger.meters.host import hardware_facts, package_versions
 from ledger_lab.training.evaluation.recorded_scores import compared_with_record
 from tests.fakes.ledgers import result
 

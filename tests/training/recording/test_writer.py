@@ -19,7 +19,7 @@ from ledger_lab.ledger import (
     Row,
     Status,
 )
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.panels.verdict import NextPanel
 from ledger_lab.training.recording.writer import AttemptWriter, RunWriter
 from tests.fakes.ledgers import declared, outcomes

@@ -18,7 +18,7 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import FIGURES
 from ledger_lab.ledger.libraries import LIBRARIES, dialect_of
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.tasks.recipes import PpoRecipe
 from ledger_lab.training.runners.adapter import Adapter, load_adapter

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ledger_lab.ledger.libraries import dialect_of
-from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from tests.fakes.observers import Heard
 from tests.training.runners.test_adapters import Training, configured, every_library

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.adapter import load_adapter
 from ledger_lab.training.runners.recorded_calls import recorded_calls

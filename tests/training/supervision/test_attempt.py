@@ -16,7 +16,7 @@ import pytest
 
 from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
 from ledger_lab.ledger.endings import status_of
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.training.recording.writer import AttemptWriter
 from ledger_lab.training.supervision.attempt import Begin, attempt_life
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Status
-from ledger_lab.ledger.meters import Suspensions
+from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.reports.terminal.exit_status import OutOfMemoryKills, status_of_exit
 from tests.fakes.limits import little_memory, tiny_disk
 from tests.fakes.supervised import attempt_of, worker

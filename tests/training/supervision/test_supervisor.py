@@ -31,7 +31,7 @@ from ledger_lab.ledger import (
     Telemetry,
     read_journal,
 )
-from ledger_lab.ledger.meters import Suspensions
+from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.reports import summarize_run
 from tests.fakes.supervised import attempt_of, run_of, worker
 from tests.fakes.traced_devices import TracedDevices

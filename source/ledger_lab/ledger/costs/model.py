@@ -152,8 +152,8 @@ def env_steps_per_s(env_steps: int | None, seconds: float | None) -> float | Non
 
     Args:
         env_steps: Environment steps that the learner saw, over all processes.
-        seconds: Seconds in these phases [s]: :data:`ledger_lab.ledger.meters.TRAINING_PHASES` leaves the scoring out,
-            :data:`ledger_lab.ledger.meters.LOOP_PHASES` includes it.
+        seconds: Seconds in these phases [s]: :data:`~ledger_lab.ledger.meters.phases.TRAINING_PHASES` leaves the
+            scoring out, :data:`~ledger_lab.ledger.meters.phases.LOOP_PHASES` includes it.
 
     Returns:
         None when a value is missing or no time was spent.

@@ -23,7 +23,7 @@ import gymnasium as gym
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
 from ledger_lab.off_policy.replay_plan import FLOAT_BYTES, ReplayPlan, ReplayTrainer, require_bound

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.off_policy.replay_plan import ReplayPlan, ReplayTrainer, require_bound
 from ledger_lab.off_policy.skrl.dialect import CRITICS, NOISE, POLICIES

@@ -22,7 +22,7 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.ledger.listing import COMPRESSED
-from ledger_lab.ledger.meters import LOOP_PHASES, TRAINING_PHASES
+from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES
 from ledger_lab.reports.mirrors.sink import Axis, Batch, Point
 from ledger_lab.units import in_gigabytes
 

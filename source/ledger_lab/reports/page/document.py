@@ -10,7 +10,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
 from ledger_lab.reports.page.live import LivePart, render_live

@@ -10,7 +10,8 @@ from typing import Any
 
 from ledger_lab.ledger import Health, Run, Status
 from ledger_lab.ledger.comparability import refused_differences
-from ledger_lab.ledger.costs import FEWEST_RUNS, TimeCurve, log_rank_p_value, time_curve
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
+from ledger_lab.ledger.costs.time_to_target import TimeCurve, log_rank_p_value, time_curve
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import wilson_interval
 from ledger_lab.reports.checkpoints import CheckpointSummary
@@ -248,7 +249,7 @@ def _log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> li
 
     Cohorts that ``report.py compare`` refuses to compare are not tested. With more cohorts, one test per pair would
     find differences by chance; ``study.py`` corrects for their number. With fewer than
-    :data:`~ledger_lab.ledger.costs.FEWEST_RUNS` runs in a cohort, there is no test.
+    :data:`~ledger_lab.ledger.costs.cohorts.FEWEST_RUNS` runs in a cohort, there is no test.
 
     Args:
         cohorts: The cohorts.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.ledger.meters import package_versions
+from ledger_lab.ledger.meters.host import package_versions
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.reports.terminal.console import write_output
 

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ledger_lab.ledger import Run, StateRestored
-from ledger_lab.ledger.costs import FEWEST_RUNS, RunTime, billable_usd
-from ledger_lab.ledger.costs.time_to_target import kaplan_meier
-from ledger_lab.ledger.meters import LOOP_PHASES
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
+from ledger_lab.ledger.costs.model import billable_usd
+from ledger_lab.ledger.costs.time_to_target import RunTime, kaplan_meier
+from ledger_lab.ledger.meters.phases import LOOP_PHASES
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.watch.model import CONFIDENCE, Estimate
 from ledger_lab.units import counted

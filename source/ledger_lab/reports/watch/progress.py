@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Final
 
 from ledger_lab.ledger import JournalContent, PanelResult, Run, RunDeclared, Status
-from ledger_lab.ledger.costs import Price, RunTime
+from ledger_lab.ledger.costs.prices import Price
+from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.facts import RunFacts, seconds_to_target
 from ledger_lab.reports.watch.estimates import seconds_to_end, time_left, time_to_end, usd_per_hour

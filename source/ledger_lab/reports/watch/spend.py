@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from ledger_lab.ledger import STATE_FILE
-from ledger_lab.ledger.costs import sum_if_known
+from ledger_lab.ledger.costs.model import sum_if_known
 from ledger_lab.reports.watch.estimates import Part, add_up, further_trainings, rest_of_run
 from ledger_lab.reports.watch.model import Estimate, PlannedStudy, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from ledger_lab.ledger import Ledger, Run
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports.columns import summarize
 from ledger_lab.reports.watch.alerts import (
     Look,

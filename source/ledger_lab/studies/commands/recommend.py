@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.ledger.costs import Price
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.selection import PricedRequest, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import STATE_FILE, Run, Status
-from ledger_lab.ledger.costs import FEWEST_RUNS, least_p_value
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
+from ledger_lab.ledger.costs.few_runs import least_p_value
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.compare import (
     LEVEL,

@@ -10,14 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger_lab.ledger.costs import (
-    FEWEST_RUNS,
-    RunTime,
-    cost_draws,
-    cost_interval,
-    median_time_to_target,
-    sum_if_known,
-)
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, cost_draws, cost_interval
+from ledger_lab.ledger.costs.model import sum_if_known
+from ledger_lab.ledger.costs.time_to_target import RunTime, median_time_to_target
 from ledger_lab.studies.scaling import ScaledRun
 from ledger_lab.studies.scaling.positive_fit import fit_positive
 
@@ -110,8 +105,8 @@ def cost_per_target(runs: Sequence[ScaledRun], confidence: float = 0.95) -> Esti
         confidence: Confidence of the interval, in (0, 1).
 
     Returns:
-        The estimate [USD]. Its interval is that of :func:`~ledger_lab.ledger.costs.cost_interval`; with fewer runs than
-        it takes, the interval only tells what one more run may be worth.
+        The estimate [USD]. Its interval is that of :func:`~ledger_lab.ledger.costs.cohorts.cost_interval`; with fewer
+        runs than it takes, the interval only tells what one more run may be worth.
 
     Raises:
         ValueError: If a run has no price, or too few runs reached the target.

@@ -10,9 +10,10 @@ from enum import StrEnum
 import numpy as np
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status, costs
+from ledger_lab.ledger import Status
 from ledger_lab.ledger.comparability import differing, settings
-from ledger_lab.ledger.costs import FEWEST_RUNS
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
+from ledger_lab.ledger.costs.model import pareto_front as front_of
 from ledger_lab.studies.recommend.estimates import Estimate, cost_per_target, time_to_target
 from ledger_lab.studies.scaling.points import ScaledRun, ScalingPoint, Setting, sizes_of
 
@@ -309,4 +310,4 @@ def pareto_front(options: Sequence[Option]) -> list[Option]:
     def figures(option: Option) -> tuple[float, float] | None:
         return None if option.time is None or option.cost is None else (option.time.value, option.cost.value)
 
-    return costs.pareto_front([each for each in options if each.ranked], figures)
+    return front_of([each for each in options if each.ranked], figures)

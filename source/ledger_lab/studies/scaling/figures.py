@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import Run
-from ledger_lab.ledger.costs import Price, pareto_front
+from ledger_lab.ledger.costs.model import pareto_front
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports.figures import can_draw
 from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
 from ledger_lab.reports.figures.look import (

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from ledger_lab.ledger import PhaseWindow, Run, RunDeclared, Status
-from ledger_lab.ledger.costs import Price, billable_usd, sum_if_known
+from ledger_lab.ledger.costs.model import billable_usd, sum_if_known
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.libraries import replays
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase
+from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.reports.facts import Moment, RunFacts, attempt_times, target_moment
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import BatchFit, Kind, Law, RateFit, Refusal, TargetRun

@@ -20,7 +20,7 @@ from ledger_lab.documents import toml_value
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import Run, StateSaved
-from ledger_lab.ledger.costs import billable_usd
+from ledger_lab.ledger.costs.model import billable_usd
 from ledger_lab.ledger.libraries import PPO, algorithm_of, dialect_of, require_library
 from ledger_lab.panels import VerdictRule
 from ledger_lab.panels.carried import left_budget

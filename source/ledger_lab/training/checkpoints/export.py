@@ -15,8 +15,7 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
-from ledger_lab.ledger.meters import package_versions
-from ledger_lab.ledger.meters.host import recorded_packages
+from ledger_lab.ledger.meters.host import package_versions, recorded_packages
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.tasks.exported import CONTRACT

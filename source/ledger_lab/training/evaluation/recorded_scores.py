@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ledger_lab.ledger import Outcomes, PanelResult, Run
-from ledger_lab.ledger.meters import hardware_facts, package_versions
+from ledger_lab.ledger.meters.host import hardware_facts, package_versions
 from ledger_lab.panels.starts import changed_starts
 
 

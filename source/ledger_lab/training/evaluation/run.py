@@ -16,8 +16,9 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import EvaluationEnded, EvaluationStarted, Journal, PanelResult, Row, Status
 from ledger_lab.ledger.anchors import anchors_of
-from ledger_lab.ledger.meters import Phase, PhaseClock, package_versions
 from ledger_lab.ledger.meters.compilation import metered_compilation
+from ledger_lab.ledger.meters.host import package_versions
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.reports.terminal.console import Terminal, tell_error
 from ledger_lab.training.checkpoints.candidate import print_changed_code
 from ledger_lab.training.checkpoints.shipped import copy_shipped_run, print_shipped_result

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ledger_lab.ledger import CapacityUsed, PanelResult, Row
-from ledger_lab.ledger.meters import PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
 from ledger_lab.panels.ground import Ground
 from ledger_lab.panels.physics import exactness

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ledger_lab.errors import UserError, as_user_error
 from ledger_lab.ledger.cores import usable_cores
-from ledger_lab.ledger.meters import part_environ
+from ledger_lab.ledger.meters.process import part_environ
 from ledger_lab.reports.terminal.console import tell_error
 from ledger_lab.wings import wing_part
 

@@ -11,7 +11,7 @@ import msgspec
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import SchedulerJob
-from ledger_lab.ledger.meters import part_environ
+from ledger_lab.ledger.meters.process import part_environ
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Environment variables that torchrun sets for each process."""

@@ -22,8 +22,8 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
-from ledger_lab.ledger.meters import PhaseClock
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.ledger.meters.probes import Probes
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.panels.slots import in_batches, rows_of

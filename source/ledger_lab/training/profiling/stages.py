@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import CheckpointSaved
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part, Probes, Samples
 from ledger_lab.training.runners import Trainer
 from ledger_lab.units import MISSING, percent
@@ -54,7 +54,7 @@ class Schedule:
 
 
 class Ranges:
-    """Marks a clock's windows while it is active; see :meth:`ledger_lab.ledger.meters.PhaseClock.announce`."""
+    """Marks a clock's windows while it is active; see :meth:`ledger_lab.ledger.meters.phases.PhaseClock.announce`."""
 
     def __init__(self, *, nvtx: bool) -> None:
         """Start inactive.

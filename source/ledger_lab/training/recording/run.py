@@ -32,16 +32,12 @@ from ledger_lab.ledger import (
     endings,
     require_cohort_name,
 )
-from ledger_lab.ledger.costs import load_price_book, resolve_price
+from ledger_lab.ledger.costs.prices import load_price_book, resolve_price
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.ledger.meters import (
-    Phase,
-    PhaseClock,
-    git_facts,
-    hardware_facts,
-    package_versions,
-    python_started_ns,
-)
+from ledger_lab.ledger.meters.host import hardware_facts, package_versions
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
+from ledger_lab.ledger.meters.process import python_started_ns
+from ledger_lab.ledger.meters.revision import git_facts
 from ledger_lab.ledger.storage import require_storage
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, PanelIdentity, VerdictRule
@@ -303,7 +299,7 @@ class RecordedRun:
         """Count the time inside a ``with`` block for a phase. In nested blocks, the inner phase gets the time.
 
         Args:
-            phase: One of :class:`~ledger_lab.ledger.meters.Phase`, or its name.
+            phase: One of :class:`~ledger_lab.ledger.meters.phases.Phase`, or its name.
 
         Raises:
             ValueError: If there is no such phase.

@@ -28,7 +28,8 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.endings import reason_of
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.ledger.meters import TRAINING_PHASES, Phase, PhaseClock, measured_or_none, peak_host_memory_bytes
+from ledger_lab.ledger.meters.host import measured_or_none, peak_host_memory_bytes
+from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase, PhaseClock
 
 if TYPE_CHECKING:
     from ledger_lab.panels.verdict import NextPanel  # needs NumPy, and a supervisor does not

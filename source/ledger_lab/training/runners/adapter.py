@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
     from ledger_lab.ledger import CheckpointSaved
-    from ledger_lab.ledger.meters import PhaseClock
+    from ledger_lab.ledger.meters.phases import PhaseClock
     from ledger_lab.ledger.meters.probes import Part
     from ledger_lab.off_policy.replay_memory import ReplayMemory
     from ledger_lab.off_policy.replay_plan import ReplayPlan

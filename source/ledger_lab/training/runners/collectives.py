@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from ledger_lab.errors import first_line
 from ledger_lab.ledger.endings import CollectiveError
-from ledger_lab.ledger.meters import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.training.runners.recorded_calls import replaced
 
 _COLLECTIVES = (

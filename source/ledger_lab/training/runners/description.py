@@ -25,7 +25,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.ledger.meters import package_sha256, package_versions
+from ledger_lab.ledger.meters.host import package_sha256, package_versions
 from ledger_lab.ledger.source import modules_sha256, source_sha256
 from ledger_lab.panels import Panel
 from ledger_lab.panels.ground import has_held_out_ground

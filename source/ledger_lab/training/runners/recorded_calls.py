@@ -12,7 +12,7 @@ from weakref import WeakSet
 import torch
 
 if TYPE_CHECKING:
-    from ledger_lab.ledger.meters import Phase, PhaseClock
+    from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 
 _WRITERS = ("tensorboard.summary.writer.record_writer", "tensorboardX.record_writer")
 """Modules of the two packages whose ``RecordWriter`` writes TensorBoard files."""

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import status_of
-from ledger_lab.ledger.meters import Suspensions
+from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.names import as_started
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 from ledger_lab.reports.terminal.exit_status import ENDING, exception_of, exit_status_of

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from ledger_lab.ledger import Journal, TelemetryStarted
-from ledger_lab.ledger.meters import GpuMeter, Sampler
+from ledger_lab.ledger.meters.gpu import GpuMeter
+from ledger_lab.ledger.meters.telemetry import Sampler
 from ledger_lab.ledger.runs import telemetry_path
 
 SAMPLE_S = 1.0

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Suspensions, part_started_ns
+from ledger_lab.ledger.meters.process import part_started_ns
+from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.reports.terminal.console import make_console, tell_error
 from ledger_lab.reports.terminal.exit_status import ENDING
 from ledger_lab.reports.terminal.script import accept_surroundings

@@ -34,7 +34,8 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.anchors import anchors_of
 from ledger_lab.ledger.endings import CollectiveError, reason_of
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.ledger.meters import Suspensions, starved_ns
+from ledger_lab.ledger.meters.process import starved_ns
+from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.ledger.redaction import redact_files
 from ledger_lab.names import visible
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
@@ -168,8 +169,8 @@ class Supervisor:
     def _patience_s(self) -> float:
         """Return the time until the next sample or deadline [s].
 
-        It is at most a second, so that :class:`~ledger_lab.ledger.meters.Suspensions` can tell when this process is
-        stopped.
+        It is at most a second, so that :class:`~ledger_lab.ledger.meters.suspension.Suspensions` can tell when this
+        process is stopped.
         """
         now_s = time.monotonic()
         waits = [self._heartbeat.wait_s(now_s)]

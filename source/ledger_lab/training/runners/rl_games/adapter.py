@@ -14,8 +14,8 @@ import torch
 from isaaclab.utils.seed import configure_seed
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.compilation import metered_torch_compilation
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
 from ledger_lab.tasks.recipes.rules import one_of

@@ -29,8 +29,8 @@ from rsl_rl.utils import resolve_class, resolve_nn_activation, resolve_obs_group
 from tensordict import TensorDict
 
 from ledger_lab.errors import UserError, first_line
-from ledger_lab.ledger.meters import Phase
 from ledger_lab.ledger.meters.compilation import metered_torch_compilation
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy

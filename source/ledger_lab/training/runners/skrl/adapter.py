@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters import Phase
+from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.tasks.recipes.rules import one_of
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
