@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.random import Generator
 
-from ledger_lab.panels import lower_bound
+from ledger_lab.ledger.costs.few_runs import lower_bound
 
 _SURE = 1 - 1e-4
 """Confidence at which the simulation must refute what is promised, before a case counts as wrong."""

@@ -10,7 +10,8 @@ from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, one_by_one
 from benchmarks.verdict import passed_confirmations
-from ledger_lab.panels import VerdictRule, compare_confirmed, compare_paired, lower_bound, wilson_interval
+from ledger_lab.ledger.costs.few_runs import lower_bound
+from ledger_lab.panels import VerdictRule, compare_confirmed, compare_paired, wilson_interval
 
 _EPISODES = (32, 256)
 _SUCCESS = (0.5, 0.85, 0.9, 0.95, 0.99)

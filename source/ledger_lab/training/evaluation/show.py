@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ledger_lab.ledger import Outcomes, PanelResult
-from ledger_lab.panels import Comparison, Panel, compare_paired, few_differences, lower_bound, wilson_interval
+from ledger_lab.ledger.costs.few_runs import lower_bound
+from ledger_lab.panels import Comparison, Panel, compare_paired, few_differences, wilson_interval
 from ledger_lab.training.evaluation.plan import EvaluationPlan
 from ledger_lab.training.evaluation.score import Simulation
 from ledger_lab.units import share_within, target_share
