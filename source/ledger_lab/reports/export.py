@@ -45,11 +45,12 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
         The files.
 
     Raises:
-        UserError: If the folder can't be written, or its path is not UTF-8; or DuckDB is not installed.
+        UserError: If the folder can't be written, or DuckDB is not installed.
+        UnicodeEncodeError: If the path is not UTF-8.
     """
     paths = []
     duckdb = load_duckdb()
-    _require_text(folder)
+    os.fspath(folder.absolute()).encode()  # refuses a name that DuckDB could not be told
     with connect_filled(contents) as connection:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -72,18 +73,6 @@ def export_tables(contents: Contents, folder: Path, formats: Sequence[Format]) -
         except RuntimeError as error:
             raise UserError(f"cannot write the tables to {folder}: {error}") from error
     return paths
-
-
-def _require_text(folder: Path) -> None:
-    """Refuse a folder that DuckDB can't be told, before anything is written.
-
-    Raises:
-        UserError: If its path is not UTF-8.
-    """
-    try:
-        os.fspath(folder.absolute()).encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"cannot write to {folder}: the path is not UTF-8: choose another folder with --to") from error
 
 
 def _spreadsheet_query(table: Table) -> str:

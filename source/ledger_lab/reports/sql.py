@@ -68,10 +68,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
             installed.
     """
     duckdb = load_duckdb()
-    try:
-        sql.encode()
-    except UnicodeEncodeError as error:
-        raise UserError("query: the query is not valid UTF-8") from error
+    sql.encode()  # refuses a text that DuckDB could not be told
     limit = max(_LEAST_MEMORY_BYTES, usable_bytes() // 2) if memory_bytes is None else memory_bytes
     threads = usable_cores()
     with duckdb.connect() as connection, _limited_memory(2 * limit), _ended_by_interrupts():

