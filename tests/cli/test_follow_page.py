@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from ledger_lab.cli.page import PageReader, PageRequest
 from ledger_lab.errors import UserError
 from tests.fakes.ledgers import write_run
 from tests.fakes.live import LiveTraining
+from tests.fakes.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,14 +34,6 @@ def following(log_root: Path, file: Path, *more: str) -> Iterator[subprocess.Pop
     finally:
         process.kill()
         process.communicate()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def reader(root: Path, *runs: str) -> PageReader:
@@ -69,10 +61,10 @@ def test_the_page_is_written_when_something_changes_and_ends_with_a_word(tmp_pat
         assert process.stdout.readline().startswith(f"wrote {file}; it follows")
         assert "No training waits or runs." in file.read_text(), "a ledger without a run is followed, too"
         write_run(logs, "aa")
-        until(lambda: "aa</bdi>" in file.read_text())
+        wait_until(lambda: "aa</bdi>" in file.read_text(), "the page follows", 60)
         (logs / "rsl_rl" / "e" / "bb").mkdir()
         (logs / "rsl_rl" / "e" / "bb" / "journal-1-0.jsonl").write_text("damaged\n")
-        until(lambda: "left out" in file.read_text())
+        wait_until(lambda: "left out" in file.read_text(), "the page follows", 60)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (143, "", "")
@@ -100,41 +92,12 @@ def test_a_ledger_that_cannot_be_read_for_a_while_ends_no_follower(script: str, 
             shared.chmod(0o755)
             write_run(shared / "logs", "bb")
             if script == "report":
-                until(lambda: "bb</bdi>" in (tmp_path / "page.html").read_text())
+                wait_until(lambda: "bb</bdi>" in (tmp_path / "page.html").read_text(), "the page follows", 60)
             else:
                 process.stdout.readline()
             assert process.poll() is None
         finally:
             process.kill()
-
-
-@pytest.mark.thorough
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs a small disk of its own")
-def test_a_full_disk_takes_one_line_and_the_page_goes_on_when_there_is_space(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=14m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("cannot mount a small disk")
-    file = disk / "page.html"
-    try:
-        with LiveTraining(tmp_path / "logs", "aa") as training, following(tmp_path / "logs", file) as process:
-            assert process.stdout is not None and process.stderr is not None
-            process.stdout.readline()
-            (disk / "rest").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
-            training.iterate()
-            assert process.stderr.readline() == (
-                f"cannot write {file}: No space left on device; the page stays as it is\n"
-            )
-            assert "iteration 0/100" in file.read_text(), "the earlier page is whole"
-            (disk / "rest").unlink()
-            training.iterate()
-            until(lambda: "iteration 2/100" in file.read_text())
-            process.send_signal(signal.SIGINT)
-            assert process.communicate(timeout=60)[1] == ""
-            assert process.returncode == 130
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_only_what_is_new_gives_another_version(tmp_path: Path) -> None:
