@@ -16,7 +16,8 @@ from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.reports.watch.estimates import add_up, further_trainings, time_left
+from ledger_lab.reports.watch.progress import time_left
+from ledger_lab.reports.watch.spend import add_up, further_trainings
 from ledger_lab.units import percent
 
 _RUNS = (2, 5, 12, 40)

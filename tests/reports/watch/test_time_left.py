@@ -13,13 +13,13 @@ import pytest
 from benchmarks.time_left import ForecastScenario, Scenario, cover, cover_forecast
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.ledger.costs.time_to_target import RunTime
-from ledger_lab.reports.watch.estimates import (
+from ledger_lab.reports.watch.progress import (
     seconds_to_end,
     seconds_to_last_iteration,
+    settings_of,
     time_left,
     time_to_end,
 )
-from ledger_lab.reports.watch.progress import settings_of
 from tests.fakes.ledgers import SECOND, declared, window
 from tests.fakes.watched import STATE, make_run
 

@@ -20,6 +20,8 @@ SCHEMA_VERSION: Final = 1
 CONFIDENCE: Final = 0.8
 """Probability with which the interval of an :class:`Estimate` should hold. With 95 %, nine of ten intervals would end
 at the largest number of iterations, because few cohorts have forty runs."""
+TAIL: Final = (1 - CONFIDENCE) / 2
+"""Probability of each side beyond the interval."""
 
 
 HUNG_AFTER_S: Final = silence_limit(supervised=False).total_seconds()

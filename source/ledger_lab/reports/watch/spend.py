@@ -1,21 +1,30 @@
-"""Spend of cohorts and studies, and what their planned trainings will cost until all of them have ended."""
+"""Spend of cohorts and studies, and what their planned trainings will cost until all of them have ended.
+
+**What trainings that have not started will take.** What trainings of the same arm have taken tells how much it may be:
+the sum of ``k`` further ones has the mean ``k * m`` and the variance ``s**2 * (k + k**2 / n)``, where ``m`` and ``s``
+are mean and standard deviation of the ``n`` that have ended. The second part is the error of the mean, which all ``k``
+share. With fewer than five ended trainings, there is no interval. ``python -m benchmarks time_left`` measures how often
+the interval holds.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from ledger_lab.ledger import STATE_FILE
+from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
 from ledger_lab.ledger.costs.model import sum_if_known
-from ledger_lab.reports.watch.estimates import Part, add_up, further_trainings, rest_of_run
-from ledger_lab.reports.watch.model import Estimate, PlannedStudy, Spend, State
+from ledger_lab.reports.watch.model import TAIL, Estimate, PlannedStudy, Spend, State
 from ledger_lab.reports.watch.progress import WatchedRun
 from ledger_lab.units import counted
 
 _HOUR_S = 3600.0
+_Z = statistics.NormalDist().inv_cdf(1 - TAIL)
 
 
 @dataclass(frozen=True)
@@ -196,3 +205,93 @@ def _forecast(arms: Sequence[Arm], unit: _Unit, spent: float) -> Estimate | None
     missing = sum(arm.missing or 0 for arm in arms)
     words = f"{live} live and {counted(missing, 'missing training')}"
     return add_up(spent, parts, f"{words}, by {ended} that have ended and by the speed of live ones")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of what is still to come."""
+
+    expected: float | None
+    """``None`` if only a bound is known."""
+    variance: float | None
+    """Variance of the part; ``None`` if its spread is unknown."""
+    freedom: float = math.inf
+    """Degrees of freedom of the variance."""
+    bound: float | None = None
+    """Upper bound; ``None`` if there is none."""
+
+
+def further_trainings(count: int, ended: Sequence[float], bound: float | None) -> Part | None:
+    """Return what further trainings of an arm will take together.
+
+    Args:
+        count: Their number, at least 1.
+        ended: What the trainings of the arm that have ended took, each.
+        bound: Upper bound of one training, used if none has ended; ``None`` if unknown.
+
+    Returns:
+        The part; ``None`` if nothing is known.
+    """
+    if not ended:
+        return None if bound is None else Part(expected=None, variance=None, bound=count * bound)
+    mean = statistics.fmean(ended)
+    if len(ended) < FEWEST_RUNS:
+        return Part(expected=count * mean, variance=None)
+    variance = statistics.variance(ended) * (count + count**2 / len(ended))
+    return Part(expected=count * mean, variance=variance, freedom=len(ended) - 1)
+
+
+def rest_of_run(left: Estimate) -> Part:
+    """Return what a run that goes on will still take.
+
+    Args:
+        left: Its estimate.
+    """
+    if left.expected is None:
+        return Part(expected=None, variance=None, bound=left.high)
+    if left.low is None and left.high is None:
+        return Part(expected=left.expected, variance=0.0)  # its last iteration, at its own speed, or its time limit
+    if left.low is None or left.high is None:
+        return Part(expected=left.expected, variance=None)
+    return Part(expected=left.expected, variance=((left.high - left.low) / (2 * _Z)) ** 2, bound=left.high)
+
+
+def add_up(spent: float, parts: Sequence[Part], basis: str) -> Estimate:
+    """Return the sum of what is spent and what is still to come.
+
+    A part of which only a bound is known counts as 0 for the lower end, and as its bound for the upper end. There is no
+    expected value then.
+
+    Args:
+        spent: Spent so far.
+        parts: What is still to come; independent of each other.
+        basis: Where the parts come from.
+    """
+    if not parts:
+        return Estimate(expected=spent, low=spent, high=spent, basis="nothing is left to do")
+    known = [part for part in parts if part.expected is not None]
+    bounds = [part.bound for part in parts if part.expected is None]
+    sum_of_known = spent + math.fsum(part.expected for part in parts if part.expected is not None)
+    expected = None if bounds else sum_of_known
+    spreads = [(part.variance, part.freedom) for part in known if part.variance is not None]
+    if len(spreads) < len(known):
+        return Estimate(expected=expected, low=None, high=None, basis=basis)
+    spread = _quantile(spreads) * math.sqrt(math.fsum(variance for variance, _ in spreads))
+    more = [bound for bound in bounds if bound is not None]
+    high = sum_of_known + spread + math.fsum(more) if len(more) == len(bounds) else None
+    return Estimate(expected=expected, low=max(spent, sum_of_known - spread), high=high, basis=basis)
+
+
+def _quantile(spreads: Sequence[tuple[float, float]]) -> float:
+    """Return the factor of the standard deviation: Student's t, with Welch's and Satterthwaite's degrees of freedom.
+
+    Args:
+        spreads: Variance of each part, and its degrees of freedom.
+    """
+    total = math.fsum(variance for variance, _ in spreads)
+    share = math.fsum(variance**2 / freedom for variance, freedom in spreads)
+    if not share:
+        return _Z
+    from scipy.special import stdtrit  # takes longer to load than most watches
+
+    return float(stdtrit(total**2 / share, 1 - TAIL))
