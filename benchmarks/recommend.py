@@ -17,7 +17,7 @@ from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.studies.recommend.recommendation import Goal, Limits, recommend
-from ledger_lab.studies.scaling import Identity, ScaledRun
+from ledger_lab.studies.scaling.points import Identity, ScaledRun
 from ledger_lab.units import percent
 
 _SIZES = (1, 2, 4, 8)
@@ -75,7 +75,7 @@ class Truth:
         time_s = _START_UP_S + training_s * (1 + _SCORING)
         identity = Identity(
             time_s=time_s, start_up_s=_START_UP_S, steps=steps, training_s=training_s,
-            scoring_s=training_s * _SCORING, interruptions_s=0.0, split_s=0.0,
+            scoring_s=training_s * _SCORING, interruptions_s=0.0,
         )  # fmt: skip
         wall_s = time_s + _SHUTDOWN_S
         return simulated_run(f"{size}-{seed}", self.price(size), identity, processes=size, wall_s=wall_s)

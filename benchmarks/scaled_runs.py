@@ -11,7 +11,7 @@ from benchmarks.synthetic_ledger import declared as declaration
 from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.studies.scaling import Identity, ScaledRun
+from ledger_lab.studies.scaling.points import Identity, ScaledRun
 
 
 @cache

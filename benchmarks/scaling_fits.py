@@ -16,7 +16,7 @@ from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.reports.ranks import gradient_noise_scale
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
-from ledger_lab.studies.scaling import BatchFit, Figure, Law, RateFit, TargetRun
+from ledger_lab.studies.scaling.laws import BatchFit, Figure, Law, RateFit, TargetRun
 from ledger_lab.units import percent
 
 _SPREADS = (0.01, 0.1)

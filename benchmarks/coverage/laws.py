@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, one_by_one
 from benchmarks.scaling_fits import batch_of, gradients_of, rate_of
-from ledger_lab.studies.scaling import Figure, Law, RateFit
+from ledger_lab.studies.scaling.laws import Figure, Law, RateFit
 
 _SEEDS = (2, 3, 5, 10)
 """Runs of each size."""

@@ -15,7 +15,7 @@ from benchmarks.scaled_runs import simulated_run
 from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
 from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.studies.recommend.recommendation import Choice, Goal, Limits, recommend
-from ledger_lab.studies.scaling import Identity, ScaledRun
+from ledger_lab.studies.scaling.points import Identity, ScaledRun
 
 _MACHINES = (1, 20)
 _GIVEN_UP = 0.8
@@ -35,7 +35,7 @@ def _run(machine: int, seed: int, time_s: float, limit_s: float) -> ScaledRun:
     wall_s, reached = min(time_s, limit_s), time_s <= limit_s
     identity = Identity(
         time_s=wall_s, start_up_s=0.0, steps=round(1000 * wall_s), training_s=wall_s, scoring_s=0.0,
-        interruptions_s=0.0, split_s=0.0,
+        interruptions_s=0.0,
     )  # fmt: skip
     return simulated_run(f"{machine}-{seed}", _price(machine), identity, reached=reached, wall_s=wall_s)
 

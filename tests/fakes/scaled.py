@@ -11,7 +11,7 @@ from typing import Any
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, CheckpointSaved, Journal, Run, RunDeclared, Status
 from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.studies.scaling import Identity, ScaledRun
+from ledger_lab.studies.scaling.points import Identity, ScaledRun
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window
 
 HORIZON = 16
@@ -67,7 +67,7 @@ def scaled(
         summary=replace(summary, **figures),
         identity=Identity(
             time_s=time_s, start_up_s=2.0, steps=steps, training_s=training_s, scoring_s=scoring_s,
-            interruptions_s=0.0, split_s=0.0,
+            interruptions_s=0.0,
         ),
         cost_to_target_usd=cost if reached else None,
         repeated_usd=repeated_usd,

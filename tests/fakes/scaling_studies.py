@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from ledger_lab.studies.scaling import ScaledRun
+from ledger_lab.studies.scaling.points import ScaledRun
 from tests.fakes.scaled import HORIZON, scaled
 
 _CONTENTION, _FEWEST_STEPS = 0.1, 4e6

@@ -23,7 +23,7 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.reports.cohort_summary import by_yardstick, summarize_cohorts
 from ledger_lab.reports.compare import require_pooled, select_side
 from ledger_lab.studies.recommend.recommendation import measured_options, of_one_yardstick
-from ledger_lab.studies.scaling import find_studies, scaled_runs
+from ledger_lab.studies.scaling.points import find_studies, scaled_runs
 from tests.fakes.ledgers import declared, write_run
 
 BASE = declared(run_id="a")

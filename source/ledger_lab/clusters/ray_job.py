@@ -326,8 +326,7 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
 
     _keep_others_from_writing()
     output = Path(folder, "output", f"{index}.log")
-    with output.open("ab") as log, output.open("rb") as copied:
-        copied.seek(0, os.SEEK_END)
+    with output.open("ab") as log:
         begun = job.begin.remote(index, ray.get_runtime_context().get_node_id()).future().result()
         if begun is None:
             return None
@@ -350,7 +349,6 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
         answer = job.asks_to_end.remote().future()
         while process.poll() is None:
             time.sleep(_LOOK_EVERY_S)
-            _copy(copied)
             if asked_s is None and answer.done():
                 if answer.exception() is None and answer.result():
                     asked_s = time.monotonic()
@@ -358,7 +356,6 @@ def train(job: Any, spec: RayJob, folder: str, index: int) -> int | None:
                 answer = job.asks_to_end.remote().future()
             elif asked_s is not None and time.monotonic() - asked_s > spec.grace_s:
                 os.killpg(process.pid, signal.SIGKILL)
-        _copy(copied)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
@@ -369,10 +366,3 @@ def _environ(spec: RayJob, part: int, node: str, queue_s: float) -> dict[str, st
     }
     itself = {JOB: f"{spec.address}/{spec.name}", PART: str(part), NODE: node, QUEUE_S: f"{queue_s:.3f}"}
     return {**kept, **spec.environment, **itself}
-
-
-def _copy(output: Any) -> None:
-    """Copy what a training has printed since the last call to Ray's log of this worker."""
-    if new := output.read():
-        sys.stdout.write(new.decode("utf-8", errors="replace"))
-        sys.stdout.flush()

@@ -20,7 +20,7 @@ from ledger_lab.studies.recommend.recommendation import (
     pareto_front,
     recommend,
 )
-from ledger_lab.studies.scaling import ScaledRun
+from ledger_lab.studies.scaling.points import ScaledRun
 from tests.fakes.scaled import scaled
 
 

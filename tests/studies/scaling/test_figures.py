@@ -18,9 +18,9 @@ from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.figures import Drawing, save_drawings
 from ledger_lab.reports.page.model import ScalingPart
-from ledger_lab.studies.scaling import ScaledRun, find_studies
 from ledger_lab.studies.scaling import figures as drawn
 from ledger_lab.studies.scaling.figures import draw_ledger, draw_studies, scaling_part
+from ledger_lab.studies.scaling.points import ScaledRun, find_studies
 from tests.fakes.ledgers import write_run
 from tests.fakes.scaled import HORIZON, write_scaled
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ledger_lab.studies.scaling import BatchFit, Law, RateFit, TargetRun
+from ledger_lab.studies.scaling.laws import BatchFit, Law, RateFit, TargetRun
 
 PUBLISHED = (243_988.0, 422_000.0, 608_000.0, 896_156.0)
 """Environment steps per second of Isaac-Cartpole-Direct on 1, 2, 4 and 8 GPUs."""

@@ -11,8 +11,7 @@ import pytest
 from ledger_lab.ledger import AttemptStarted, Journal, StateRestored, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.columns import TableCell, shown_table
-from ledger_lab.studies.scaling import ScaledRun, scaled_runs
-from ledger_lab.studies.scaling.points import point_of, scaled_run
+from ledger_lab.studies.scaling.points import ScaledRun, point_of, scaled_run, scaled_runs
 from ledger_lab.studies.scaling.view import RUNS
 from tests.fakes.ledgers import SECOND, declared, result, window, write_run
 from tests.fakes.scaled import write_scaled
@@ -32,7 +31,6 @@ def test_the_time_to_the_target_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     assert identity.start_up_s == 2.0
     assert identity.training_s == pytest.approx(steps / 1000 + 0.01), "10 ms before the target are not scoring"
     assert identity.scoring_s == pytest.approx(steps / 10_000 + 0.04)
-    assert identity.split_s == pytest.approx(0.05)
     assert (identity.interruptions_s, identity.residual_s) == (0.0, pytest.approx(0.0, abs=1e-9))
     assert run.time_to_target_s == identity.time_s == summarize_run(read_ledger(tmp_path).runs[0]).wall_to_target_s
     assert run.summary.wall_s == pytest.approx(identity.time_s + 1.04), "the run went on for its shutdown"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ledger_lab.studies.scaling import BatchFit, Kind, RateFit, Refusal, find_studies
-from ledger_lab.studies.scaling.points import point_of
+from ledger_lab.studies.scaling.laws import BatchFit, Kind, RateFit, Refusal
+from ledger_lab.studies.scaling.points import find_studies, point_of
 from tests.fakes.scaled import scaled
 
 

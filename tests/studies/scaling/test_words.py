@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ledger_lab.reports.terminal.console import make_console
-from ledger_lab.studies.scaling import ScaledRun, find_studies
 from ledger_lab.studies.scaling.laws import Law, RateFit
+from ledger_lab.studies.scaling.points import ScaledRun, find_studies
 from ledger_lab.studies.scaling.view import (
     few_iterations_line,
     law_lines,

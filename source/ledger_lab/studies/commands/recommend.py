@@ -17,7 +17,7 @@ from ledger_lab.reports.terminal.durations import parse_duration
 from ledger_lab.reports.terminal.request import Program, flag
 from ledger_lab.studies.recommend.recommendation import Limits, of_one_yardstick, recommend
 from ledger_lab.studies.recommend.view import recommendation_json, render_recommendation
-from ledger_lab.studies.scaling import scaled_runs
+from ledger_lab.studies.scaling.points import scaled_runs
 
 
 @dataclass(frozen=True, kw_only=True)

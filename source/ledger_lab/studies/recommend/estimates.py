@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, cost_draws, cost_interval
 from ledger_lab.ledger.costs.model import sum_if_known
 from ledger_lab.ledger.costs.time_to_target import RunTime, median_time_to_target
-from ledger_lab.studies.scaling import ScaledRun
+from ledger_lab.studies.scaling.points import ScaledRun
 from ledger_lab.studies.scaling.positive_fit import fit_positive
 
 Z = statistics.NormalDist().inv_cdf(0.975)

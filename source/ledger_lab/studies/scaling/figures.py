@@ -101,7 +101,7 @@ def draw_studies(studies: Sequence[ScalingStudy]) -> list[Drawing]:
     """Draw everything about the runs of a ledger that differ in their size.
 
     Args:
-        studies: The studies of the ledger, as :func:`~ledger_lab.studies.scaling.find_studies` returns them.
+        studies: The studies of the ledger, as :func:`~ledger_lab.studies.scaling.points.find_studies` returns them.
 
     Returns:
         The figures of each target: first the cost against the time, then those of each setting. Targets and settings

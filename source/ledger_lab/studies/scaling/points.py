@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from ledger_lab.ledger import PhaseWindow, Run, RunDeclared, Status
+from ledger_lab.ledger import Run, RunDeclared, Status
 from ledger_lab.ledger.costs.model import billable_usd, sum_if_known
 from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.libraries import replays
@@ -19,63 +19,6 @@ from ledger_lab.studies.scaling.laws import BatchFit, Kind, Law, RateFit, Refusa
 
 _SIZE = ("physics=", "env.scene.num_envs=")
 """Beginnings of overrides that are no treatment: other fields tell them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimeUntil:
-    """What had happened until a moment."""
-
-    passed_ns: int
-    """Time of all attempts [ns]."""
-    phase_ns: Mapping[str, int]
-    """Nanoseconds per phase. They sum to :attr:`passed_ns`, unless rows are missing."""
-    split_ns: int
-    """How much of the time lies in the window that the moment divides [ns]."""
-    env_steps: int
-    """Environment steps that the learner had trained on, over all processes."""
-
-
-def time_until(run: Run, moment: Moment) -> TimeUntil:
-    """Return what had happened until a moment.
-
-    The window that the moment falls into is not split by its rows. Its first part, up to the moment, counts as
-    ``evaluate`` as far as the whole window has so much of it, because a score is written when its panel has ended. The
-    rest of this part counts for the window's training phases, in their order, again as far as it has so much of them.
-
-    Args:
-        run: The run.
-        moment: The moment.
-    """
-    number = moment.attempt.number
-    until = replace(run, attempts=tuple(each for each in run.attempts if each.number <= number))
-    total: Counter[str] = Counter()
-    for attempt in until.attempts[:-1]:
-        total.update(attempt_times(until, attempt))
-    windows = moment.attempt.windows
-    before = [window for window in windows if window.wall_ns <= moment.wall_ns]
-    for window in before:
-        total.update(window.phase_ns)
-    after = next((window for window in windows if window.wall_ns > moment.wall_ns), None)
-    begun_ns = moment.wall_ns - (before[-1].wall_ns if before else 0)
-    total.update(_part_of(after, begun_ns))
-    trained = [w.env_steps for a, w in until.windows if a.number < number] + [w.env_steps for w in before]
-    return TimeUntil(
-        passed_ns=sum(attempt.wall_ns for attempt in until.attempts[:-1]) + moment.wall_ns,
-        phase_ns=total,
-        split_ns=begun_ns,
-        env_steps=max(trained, default=0),
-    )
-
-
-def _part_of(window: PhaseWindow | None, part_ns: int) -> Counter[str]:
-    """Return the first part of a window per phase [ns]; less than this part if the window has not so much of them."""
-    found: Counter[str] = Counter()
-    if window is None:
-        return found
-    for phase in (Phase.EVALUATE, *(phase for phase in Phase if phase in TRAINING_PHASES)):
-        found[phase] = min(part_ns, window.phase_ns.get(phase, 0))
-        part_ns -= found[phase]
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +40,6 @@ class Identity:
     """Scoring of policies until then [s]."""
     interruptions_s: float
     """Restarts with what was trained twice, suspension and shutdown until then [s]; 0 for an undisturbed run."""
-    split_s: float
-    """How much of the time lies in the phase window that the confirmation divides [s]: between the end of an iteration
-    and the row. Its phases are known only as a whole; it counts as scoring as far as it can, and then as training."""
 
     @property
     def rate(self) -> float | None:
@@ -428,11 +368,8 @@ def scaled_run(run: Run, summary: RunSummary, price: Price | None = None) -> Sca
     """
     facts = RunFacts(run, price)
     moment = target_moment(facts.judged)
-    if moment is None:
-        identity = _identity(facts.wall_s, facts.phase_ns, facts.env_steps, split_s=0.0)
-    else:
-        until = time_until(run, moment)
-        identity = _identity(until.passed_ns / 1e9, until.phase_ns, until.env_steps, split_s=until.split_ns / 1e9)
+    whole = (facts.wall_s, facts.phase_ns, facts.env_steps)
+    identity = _identity(*whole) if moment is None else _identity_until(run, moment)
     return ScaledRun(
         declared=run.declared,
         summary=summary,
@@ -463,7 +400,7 @@ def _treatment(declared: RunDeclared) -> list[str]:
     return found
 
 
-def _identity(time_s: float, phase_ns: Mapping[str, int], steps: int, *, split_s: float) -> Identity:
+def _identity(time_s: float, phase_ns: Mapping[str, int], steps: int) -> Identity:
     """Sort phases into the parts of the identity."""
 
     def seconds(*phases: Phase) -> float:
@@ -476,8 +413,34 @@ def _identity(time_s: float, phase_ns: Mapping[str, int], steps: int, *, split_s
         training_s=seconds(*TRAINING_PHASES),
         scoring_s=seconds(Phase.EVALUATE),
         interruptions_s=seconds(Phase.RESTART, Phase.SUSPENDED, Phase.SHUTDOWN),
-        split_s=split_s,
     )
+
+
+def _identity_until(run: Run, moment: Moment) -> Identity:
+    """Return where the time until a moment went.
+
+    The window that the moment falls into is not split by its rows. Its first part, up to the moment, counts as
+    ``evaluate`` as far as the whole window has so much of it, because a score is written when its panel has ended. The
+    rest of this part counts for the window's training phases, in their order, again as far as it has so much of them.
+    """
+    number = moment.attempt.number
+    until = replace(run, attempts=tuple(each for each in run.attempts if each.number <= number))
+    total: Counter[str] = Counter()
+    for attempt in until.attempts[:-1]:
+        total.update(attempt_times(until, attempt))
+    windows = moment.attempt.windows
+    before = [window for window in windows if window.wall_ns <= moment.wall_ns]
+    for window in before:
+        total.update(window.phase_ns)
+    if (after := next((window for window in windows if window.wall_ns > moment.wall_ns), None)) is not None:
+        part_ns = moment.wall_ns - (before[-1].wall_ns if before else 0)
+        for phase in (Phase.EVALUATE, *(phase for phase in Phase if phase in TRAINING_PHASES)):
+            spent_ns = min(part_ns, after.phase_ns.get(phase, 0))
+            total[phase] += spent_ns
+            part_ns -= spent_ns
+    trained = [w.env_steps for a, w in until.windows if a.number < number] + [w.env_steps for w in before]
+    passed_ns = sum(attempt.wall_ns for attempt in until.attempts[:-1]) + moment.wall_ns
+    return _identity(passed_ns / 1e9, total, max(trained, default=0))
 
 
 def _cost_until(facts: RunFacts, moment: Moment) -> float | None:
