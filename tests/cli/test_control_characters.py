@@ -52,12 +52,8 @@ def test_every_way_to_print_a_string_shows_control_characters() -> None:
     console.print(HOSTILE, HOSTILE, sep="\n", soft_wrap=True)
     require_shown(out.getvalue())
     assert out.getvalue().count("FIELD") == 13
-
-
-def test_strings_are_not_markup_and_lines_in_a_pipe_are_not_cut() -> None:
-    out = io.StringIO()
-    make_console(out).print(f"[red]{'a' * 500} :smile:[/red]")
-    assert out.getvalue() == f"[red]{'a' * 500} :smile:[/red]\n"
+    console.print(markup := f"[red]{'a' * 500} :smile:[/red]")
+    assert out.getvalue().endswith(f"{markup}\n"), "nothing is markup, and nothing is cut in a pipe"
 
 
 def test_errors_show_control_characters(capsys: pytest.CaptureFixture[str]) -> None:

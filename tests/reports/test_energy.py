@@ -64,21 +64,37 @@ def test_a_counter_gives_the_energy_from_first_to_last_sample() -> None:
     assert summary.devices[0].metered_s == 98.0
 
 
-def test_a_counter_covers_missing_samples() -> None:
-    samples = ramp(0, 10, 300.0) | {age: sample() for age in (11.0, 12.0)} | ramp(60, 100, 300.0)
-    assert joules(run(attempt(1, 100, journal(samples)))) == 100 * 300
+STEADY = ramp(0, 100, 300.0)
+LATE = {age - 0.5: sample(1e6 + 300 * age, 300.0) for age in STEADY if age >= 20}
+"""From an observer that began half a second later."""
+RISING = {float(s): sample(1e6 + 100.0 * min(s, 50) + 500.0 * max(s - 50, 0)) for s in range(101)}
 
 
-def test_a_counter_that_starts_over_loses_at_most_one_interval() -> None:
-    before, after = ramp(0, 50, 300.0), ramp(51, 100, 300.0, offset_j=-50.5 * 300)
-    assert joules(run(attempt(1, 100, journal(before | after)))) == 50 * 300 + 150 + 49 * 300
-
-
-def test_a_counter_that_jumped_adds_nothing() -> None:
-    samples = ramp(0, 100, 300.0) | {50.0: sample(0.0)}
-    assert joules(run(attempt(1, 100, journal(samples)))) == 98 * 300
-    back_to_back = ramp(0, 100, 300.0) | {50.001: sample(1e6 + 50 * 300 + 30)}  # updated every 100 ms
-    assert joules(run(attempt(1, 100, journal(back_to_back)))) == 100 * 300
+@pytest.mark.parametrize(
+    ("attempts", "energy_j"),
+    [
+        # A counter covers missing samples, loses at most one interval when it starts over, and no jump adds anything.
+        ([[ramp(0, 10, 300.0) | {11.0: sample(), 12.0: sample()} | ramp(60, 100, 300.0)]], 100 * 300),
+        ([[ramp(0, 50, 300.0) | ramp(51, 100, 300.0, offset_j=-50.5 * 300)]], 50 * 300 + 150 + 49 * 300),
+        ([[STEADY | {50.0: sample(0.0)}]], 98 * 300),
+        ([[STEADY | {50.001: sample(1e6 + 50 * 300 + 30)}]], 100 * 300),  # updated every 100 ms
+        # Observers of one device count once, also if each of them saw only a part; devices add up.
+        ([[STEADY, LATE, STEADY]], 100 * 300),
+        ([[dict(list(RISING.items())[:41]), dict(list(RISING.items())[20:])]], 50 * 100 + 50 * 500),
+        ([[STEADY, ramp(0, 100, 200.0, uuid="GPU-b")]], 100 * 500),
+        # Attempts add up, without what was used between them, and whatever the clock was set to.
+        ([[STEADY], [ramp(0, 50, 300.0, offset_j=9e6)]], 150 * 300),
+        ([[STEADY], [ramp(0, 100, 300.0, offset_j=1e6 + 200 * 300)]], 200 * 300),
+    ],
+)
+def test_each_moment_of_a_device_counts_once(attempts: list[list[Samples]], energy_j: float) -> None:
+    whole = run(
+        *(
+            attempt(number, max(own[0]), *(journal(each, at=60.0 * number) for each in own))
+            for number, own in enumerate(attempts, start=1)
+        )
+    )
+    assert joules(whole) == energy_j
 
 
 def test_power_is_integrated_without_a_counter_and_named_as_source() -> None:
@@ -102,51 +118,12 @@ def test_one_device_without_a_counter_makes_the_source_power() -> None:
     assert [device.energy_source for device in summary.devices] == ["counter", "power"]
 
 
-def test_a_device_without_meters_leaves_the_energy_unknown() -> None:
-    silent = {age: sample(uuid="GPU-b") for age in ramp(0, 10, 1.0)}
-    summary = summarize_energy(run(attempt(1, 10, journal(ramp(0, 10, 300.0)), journal(silent)), world_size=2))
-    assert (summary.kwh, summary.source) == (None, None)
-    assert summary.undefined_reason == "attempt 1: the energy of GPU-b is known for 0 of 10 s"
-    assert summary.devices[0].energy_kwh == pytest.approx(3000 / 3.6e6)
-
-
-def test_samples_of_several_observers_count_once() -> None:
-    counter = ramp(0, 100, 300.0)
-    late = {age - 0.5: sample(1e6 + 300 * age, 300.0) for age in counter if age >= 20}  # began half a second later
-    assert joules(run(attempt(1, 100, journal(counter), journal(late, at=0.5), journal(counter)))) == 100 * 300
-
-
-def test_alternating_observers_neither_lose_nor_add_energy() -> None:
-    counted = {float(s): sample(1e6 + 100.0 * min(s, 50) + 500.0 * max(s - 50, 0)) for s in range(101)}
-    early = {age: each for age, each in counted.items() if age <= 40}
-    late = {age: each for age, each in counted.items() if age >= 20}
-    assert joules(run(attempt(1, 100, journal(early), journal(late)))) == 50 * 100 + 50 * 500
-
-
-def test_devices_of_several_processes_add_up() -> None:
-    other = ramp(0, 100, 200.0, uuid="GPU-b")
-    assert joules(run(attempt(1, 100, journal(ramp(0, 100, 300.0)), journal(other)), world_size=2)) == 100 * 500
-
-
-def test_energy_between_attempts_does_not_count() -> None:
-    first, second = ramp(0, 100, 300.0), ramp(0, 50, 300.0, offset_j=9e6)
-    whole = run(attempt(1, 100, journal(first)), attempt(2, 50, journal(second, at=4000.0)))
-    assert joules(whole) == 150 * 300
-
-
 def test_each_attempt_has_its_own_energy_or_none() -> None:
     metered, silent = attempt(1, 100, journal(ramp(0, 100, 300.0))), attempt(2, 60)
     brief, brief_silent = attempt(3, 3, journal(ramp(1, 3, 300.0), at=500.0)), attempt(4, 3)
     summary = summarize_energy(run(metered, silent, brief, brief_silent))
     assert summary.attempt_kwh == [pytest.approx(30_000 / 3.6e6), None, pytest.approx(600 / 3.6e6), None]
     assert summary.kwh is None and summary.undefined_reason == "attempt 2: 0 of 1 accelerators metered"
-
-
-def test_a_clock_that_is_set_back_between_attempts_loses_nothing() -> None:
-    first, second = ramp(0, 100, 300.0), ramp(0, 100, 300.0, offset_j=1e6 + 200 * 300)
-    whole = run(attempt(1, 100, journal(first)), attempt(2, 100, journal(second, at=60.0)))
-    assert joules(whole) == 200 * 300
-    assert summarize_energy(whole).devices[0].metered_s == 200
 
 
 def test_a_clock_that_is_set_back_changes_nothing() -> None:
@@ -164,6 +141,14 @@ def test_a_clock_that_is_set_back_changes_nothing() -> None:
         ([attempt(1, 100, journal(ramp(0, 100, 1.0))), attempt(2, 60)], "cuda:0", 1, "attempt 2: 0 of 1 accelerators"),
         ([attempt(1, 100, journal(ramp(0, 100, 1.0)))], "cuda:0", 4, "attempt 1: 1 of 4 accelerators"),
         ([attempt(1, 100, journal(ramp(0, 80, 1.0)))], "cuda:0", 1, "attempt 1: the energy of GPU-a is known for 80"),
+        (
+            [
+                attempt(
+                    1, 10, journal(ramp(0, 10, 1.0)), journal({0.0: sample(uuid="GPU-b"), 9.0: sample(uuid="GPU-b")})
+                )
+            ],
+            *("cuda:0", 2, "attempt 1: the energy of GPU-b is known for 0 of 10 s"),
+        ),
     ],
 )
 def test_an_energy_that_is_not_known_is_none_with_its_reason(
@@ -172,10 +157,6 @@ def test_an_energy_that_is_not_known_is_none_with_its_reason(
     summary = summarize_energy(run(*attempts, device=device, world_size=world_size))
     assert (summary.kwh, summary.source) == (None, None)
     assert summary.undefined_reason is not None and summary.undefined_reason.startswith(reason)
-
-
-def test_a_very_short_attempt_leaves_the_energy_of_the_others_known() -> None:
-    assert joules(run(attempt(1, 3), attempt(2, 100, journal(ramp(1, 100, 300.0))))) == 99 * 300
 
 
 def host(cpu_s: float, thread: float | None, memory_gb: float = 1.0, available_gb: float = 8.0) -> HostSample:
@@ -195,13 +176,6 @@ def test_the_host_is_summarized_over_the_time_that_it_was_watched() -> None:
     assert summary.cpu_s_per_s == pytest.approx(8 / 4)
     assert summary.mean_busiest_thread == pytest.approx((2 * 0.5 + 1.0) / 3)
     assert (summary.peak_busiest_thread, summary.peak_memory_gb, summary.least_available_gb) == (1.0, 3.0, 4.0)
-
-
-def test_processes_of_one_attempt_share_its_time() -> None:
-    both = [journal({}, hosts={2.0: host(1.0, 0.5)}), journal({}, hosts={2.0: host(3.0, 1.0)})]
-    summary = summarize_host(run(attempt(1, 60, *both)))
-    assert summary is not None and summary.cpu_s_per_s == pytest.approx(2.0)
-
-
-def test_without_host_samples_there_is_no_host_summary() -> None:
+    both = summarize_host(run(attempt(1, 60, *(journal({}, hosts={2.0: host(cpu_s, 1.0)}) for cpu_s in (1.0, 3.0)))))
+    assert both is not None and both.cpu_s_per_s == pytest.approx(2.0), "processes of one attempt share its time"
     assert summarize_host(run(attempt(1, 100), attempt(2, 9, journal({1.0: sample()})))) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CapacityUsed, CheckpointSaved, Journal, Status, read_ledger
+from ledger_lab.ledger import CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.ledger.rows import AttemptStarted, Health, PhaseWindow
 from ledger_lab.ledger.telemetry import HostSample, Telemetry
 from ledger_lab.reports import summarize_cohorts, summarize_run
@@ -127,20 +127,6 @@ def test_missing_is_null_and_never_zero(measured: Contents) -> None:
     assert query(measured, "SELECT event, stops FROM health").rows == [("kl_high", False)]
     assert query(measured, "SELECT heldout_success, billable_usd FROM runs").rows == [(None, None)]
     assert query(measured, "SELECT constraints, contacts_per_env FROM attempts").rows == [(None, None)]
-
-
-def test_an_attempt_has_the_room_that_its_physics_needed(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5,))
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=1))
-        journal.append(
-            CapacityUsed(
-                constraints=30, constraint_capacity=40, contacts=50, contact_capacity=200, slots=10, wall_ns=SECOND
-            )
-        )
-    asked = "attempt, constraints, constraint_capacity, contacts_per_env, contact_capacity_per_env"
-    rows = query(contents(tmp_path), f"SELECT {asked} FROM attempts ORDER BY attempt").rows
-    assert rows == [(1, None, None, None, None), (2, 30, 40, 5.0, 20.0)]
 
 
 @pytest.mark.parametrize(
