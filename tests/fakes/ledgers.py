@@ -30,6 +30,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.content import JournalContent, read_journal
 from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.encoding import GENESIS, encode_fields, encode_line, hash_of
+from ledger_lab.ledger.rows import ProcessIdentity
 
 SECOND = 1_000_000_000
 
@@ -128,6 +129,7 @@ def write_run(
     pid: int = 2**22 + 1,
     host: str | None = None,
     state: bool = False,
+    process: ProcessIdentity | None = None,
     compared: Sequence[LearnerHashed] = (),
     **changes: object,
 ) -> Path:
@@ -142,6 +144,7 @@ def write_run(
         pid: Its process; by default one that can't exist.
         host: Its host; this one by default.
         state: Whether it leaves a state to be resumed from, after its first iteration.
+        process: Identity of its process.
         compared: What it compared with other processes.
         changes: Fields of the declaration.
 
@@ -152,9 +155,8 @@ def write_run(
     run_dir.mkdir(parents=True)
     with Journal(run_dir / "journal-1-0.jsonl") as journal:
         journal.append(declared(run_id, **changes))
-        journal.append(
-            AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=pid, host=host or socket.gethostname(), wall_ns=SECOND)
-        )
+        began = {"host": host or socket.gethostname(), "wall_ns": SECOND, "process": process}
+        journal.append(AttemptStarted(run_id=run_id, attempt=1, rank=0, pid=pid, **began))  # type: ignore[arg-type]
         journal.append(window(None, 0, {"startup": 2 * SECOND}, 2 * SECOND))
         for iteration in range(1, 3 if scores else 2):
             wall_ns = (2 + 3 * iteration) * SECOND

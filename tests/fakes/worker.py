@@ -148,13 +148,6 @@ def main(argv: Sequence[str], started_ns: int, link: Link) -> None:
         sys.exit(attempt.exit_status)
 
 
-def load_report() -> Callable[[Path], None]:
-    """Take as long as a file says."""
-    if (delay := Path(sys.argv[1]) / "slow_report").exists():
-        time.sleep(float(delay.read_text()))
-    return report
-
-
 def report(run_dir: Path) -> None:
     """Print the last row of the supervisor."""
     last = (run_dir / "journal-1-supervisor.jsonl").read_bytes().splitlines()[-1]
@@ -165,4 +158,4 @@ def report(run_dir: Path) -> None:
 if __name__ == "__main__":
     last_rows._RETRY_S = 0.05  # as often as always, but within a second
     grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
-    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=load_report)
+    run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=report)

@@ -13,6 +13,7 @@ from ledger_lab.ledger import find_journals
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.tasks.pretrained import shipped_checkpoint
 from tests.conftest import script
+from tests.fakes.plans import planned
 
 POLICY = str(shipped_checkpoint("LedgerLab-Cartpole"))
 GO2, LIDAR = "LedgerLab-Velocity-Flat-Go2", "LedgerLab-Navigation-Flat-AnymalC"
@@ -269,14 +270,6 @@ def test_other_programs_refuse_missing_files_and_runs(name: str, arguments: list
     assert finished.returncode == 2
     assert complaint in finished.stderr
     assert len(finished.stderr.strip().splitlines()) == 1, finished.stderr
-
-
-def planned(*arguments: str, log_root: Path):  # noqa: ANN201 - heavy type
-    from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
-
-    return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]))
 
 
 @pytest.mark.parametrize(

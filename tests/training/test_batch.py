@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
@@ -15,17 +15,10 @@ from ledger_lab.tasks.pack import TASKS
 from ledger_lab.training.batch import scaled_learning_rate
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners import BatchPlan
+from tests.fakes.plans import planned
 
 if TYPE_CHECKING:
-    from ledger_lab.training.plan import TrainPlan
-
-
-def planned(*arguments: str, log_root: Path, resumed: Any = None) -> TrainPlan:
-    from ledger_lab.training.plan import plan_training
-    from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
-
-    return plan_training(parse(TrainRequest, [*arguments, "--log_root", str(log_root)]), resumed=resumed)
+    pass
 
 
 def batch(**changed: int | None) -> BatchPlan:

@@ -20,14 +20,13 @@ from ledger_lab.ledger import (
     LearnerHashed,
     PanelResult,
     PhaseWindow,
-    Run,
     StateRestored,
     Status,
     Telemetry,
-    read_ledger,
 )
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, command, one_run_dir, script
+from tests.fakes.supervised import run_of
 
 TWO = ("--nproc", "2", "--num_envs", "32", "--device", "cpu")
 HOST = socket.gethostname()
@@ -44,12 +43,6 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (log_root / "stdout.txt").write_text(finished.stdout)
     return log_root
-
-
-def run_of(log_root: Path) -> Run:
-    """Return the one run."""
-    (run,) = read_ledger(log_root).runs
-    return run
 
 
 def test_each_process_writes_a_journal_and_only_the_first_process_prints(by_two: Path) -> None:

@@ -12,14 +12,13 @@ from ledger_lab.ledger import (
     GradientNorms,
     PanelResult,
     PhaseWindow,
-    Run,
     StateRestored,
     Status,
-    read_ledger,
 )
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.training.runners.adapter import load_adapter
 from tests.conftest import fake, one_run_dir, script
+from tests.fakes.supervised import run_of
 
 
 def short(library: str) -> list[str]:
@@ -37,12 +36,6 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "batch 64 × 32 = 2048 steps in 4 minibatches, 2 epochs: effective batch 4096" in finished.stdout
     return log_root
-
-
-def run_of(log_root: Path) -> Run:
-    """Return the one run."""
-    (run,) = read_ledger(log_root).runs
-    return run
 
 
 def require_scored_alike(log_root: Path) -> None:

@@ -10,19 +10,33 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
-from ledger_lab.ledger import CheckpointSaved, PhaseWindow, Row, Status
+from ledger_lab.ledger import (
+    STATE_FILE,
+    AttemptEnded,
+    CheckpointSaved,
+    PanelResult,
+    PhaseWindow,
+    Row,
+    Status,
+)
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.meters.phases import PhaseClock
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT
 from ledger_lab.training.health.monitor import HealthEvent
 from ledger_lab.training.judge import Judged
 from ledger_lab.training.launch import World
-from ledger_lab.training.loop import TrainingLoop
+from ledger_lab.training.loop import EpisodeEndings, TrainingLoop
+from ledger_lab.training.ranks import Agreement
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.supervision.attempt import Attempt
+from tests.conftest import SHORT, fake, one_run_dir, script
 from tests.fakes.ledgers import result
+from tests.fakes.supervised import run_of
 
 
 class Trainer:
@@ -182,3 +196,152 @@ def test_a_signal_ends_the_training_after_an_iteration_whose_state_is_saved() ->
     with pytest.raises(Terminated):
         made.loop.run()
     assert trainer.iterations == 1 and made.keeper.saved == [(1, 64)]
+
+
+class Late(Trainer):
+    """Uses the time up in iteration 3."""
+
+    made: Made
+
+    def train(self, on_iteration: object) -> None:
+        def late(iterations: int, figures: object) -> bool:
+            if iterations == self.at:
+                object.__setattr__(self.made.loop.limit, "spent_ns", 10**18)
+            return on_iteration(iterations, figures)  # type: ignore[operator, no-any-return]
+
+        super().train(late)
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+
+def late(at: int, judge: Judge | None = None) -> Made:
+    trainer = Late(at)
+    trainer.made = Made(trainer, judge, limit_s=1e8)
+    return trainer.made
+
+
+def test_the_time_is_noticed_at_the_end_of_an_iteration() -> None:
+    made = late(3)
+    assert made.loop.run() is Status.LIMIT_REACHED
+    assert "--limit_s 1e+08 was used up in iteration 3" in str(made.attempt.error)
+    assert late(10).loop.run() is Status.COMPLETED, "all iterations are trained"
+
+
+def test_a_confirmation_that_ended_in_the_same_iteration_counts() -> None:
+    judge = Judge({3: judged("confirmation", 9)}, ends_after=3)
+    assert late(3, judge).loop.run() is Status.COMPLETED, "the judge then says: target reached"
+
+
+def test_only_a_limit_or_a_signal_or_a_health_event_ends_the_run() -> None:
+    assert Agreement(False, None, False, True).ends and not Agreement(False, None, True).ends
+
+
+def test_the_time_of_earlier_attempts_counts() -> None:
+    made = Made(Trainer(), limit_s=1e3)
+    object.__setattr__(made.loop.limit, "spent_ns", 10**12)
+    assert made.loop.run() is Status.LIMIT_REACHED and not made.rows
+    assert "by the start-up: nothing was trained in this attempt" in str(made.attempt.error)
+
+
+def test_a_run_whose_time_is_used_up_keeps_its_last_policy_and_is_over(tmp_path: Path) -> None:
+    asked = [*SHORT, "agent.save_interval=100", "--limit_s", "100000", "--usd_per_hour", "3.6"]
+    ended = fake("limited", *asked, "--log_root", tmp_path, "2")
+    assert ended.returncode == EXIT_LIMIT, ended.stdout + ended.stderr
+    assert "limit reached: --limit_s 100000 was used up in iteration 2" in ended.stdout
+    assert "Traceback" not in ended.stdout + ended.stderr
+    run = run_of(tmp_path)
+    rows = run.attempts[0].of(AttemptEnded)
+    assert [row.status for row in rows] == [Status.LIMIT_REACHED]
+    assert run.checkpoints[-1].iteration == 2 and not (run.directory / STATE_FILE).exists()
+    assert not [row for row in run.attempts[0].of(PanelResult) if row.checkpoint == run.checkpoints[-1].path]
+    summary = summarize_run(run)
+    assert (summary.wall_to_target_s, summary.target_reached) == (None, False) and summary.billable_usd
+    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
+    again = script("train", "--resume", one_run_dir(tmp_path))
+    assert again.returncode == 2 and "has ended: limit reached" in again.stderr + again.stdout
+
+
+class Manager:
+    """A termination manager whose terms fire as they are told."""
+
+    def __init__(self, slots: int, **time_outs: bool) -> None:
+        self._time_outs = time_outs
+        self._term_dones = torch.zeros(slots, len(time_outs), dtype=torch.bool)
+        self.active_terms = list(time_outs)
+
+    def get_term_cfg(self, name: str) -> Any:
+        return SimpleNamespace(time_out=self._time_outs[name])
+
+    def compute(self) -> torch.Tensor:
+        return self._term_dones.any(dim=1)
+
+    def fire(self, fired: list[list[int]]) -> torch.Tensor:
+        self._term_dones[:] = torch.tensor(fired, dtype=torch.bool)
+        return self.compute()
+
+
+def made(manager: Manager, training_slots: int) -> EpisodeEndings:
+    env: Any = SimpleNamespace(unwrapped=SimpleNamespace(termination_manager=manager))
+    return EpisodeEndings(env, training_slots)
+
+
+def test_the_first_term_counts_and_held_out_slots_do_not() -> None:
+    manager = Manager(5, time_out=True, fell=False, flew=False)
+    endings = made(manager, training_slots=3)
+    assert endings.time_outs == {"time_out"}
+    with endings.counting():
+        done = manager.fire([[1, 1, 0], [0, 1, 1], [0, 0, 0], [1, 0, 0], [0, 0, 1]])
+        assert done.tolist() == [True, True, False, True, True]
+        manager.fire([[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 1]])
+        assert endings.take() == {"time_out": 1, "fell": 2, "flew": 0}
+        with torch.inference_mode():  # libraries step the environment in it
+            manager.fire([[0, 0, 1]] * 5)
+        assert endings.take() == {"time_out": 0, "fell": 0, "flew": 3}, "since the last call"
+    manager.fire([[1, 0, 0]] * 5)
+    assert endings.take() == {"time_out": 0, "fell": 0, "flew": 0}
+
+
+def test_episodes_that_unstable_physics_ends_are_counted_by_that_name() -> None:
+    manager: Any = Manager(4, time_out=True, fell=False)
+    manager.unstable = SimpleNamespace(last=torch.zeros(4, dtype=torch.bool))
+    endings = made(manager, training_slots=3)
+    with endings.counting():
+        manager.unstable.last[:] = torch.tensor([True, True, False, True])
+        manager.fire([[0, 0], [0, 1], [1, 0], [0, 1]])
+        manager.unstable.last[:] = False
+        manager.fire([[0, 0], [0, 1], [0, 0], [0, 0]])
+    assert endings.take() == {"unstable": 2, "time_out": 1, "fell": 1}
+    assert endings.take() == {"unstable": 0, "time_out": 0, "fell": 0}
+
+
+def test_a_task_without_terminations_ends_no_episode() -> None:
+    manager = Manager(2)
+    endings = made(manager, 2)
+    with endings.counting():
+        manager.compute()
+    assert endings.take() == {} and endings.time_outs == frozenset()
+
+
+def test_a_term_with_the_name_unstable_is_added_to_what_the_physics_tells() -> None:
+    manager: Any = Manager(2, unstable=False)
+    manager.unstable = SimpleNamespace(last=torch.tensor([True, False]))
+    endings = made(manager, training_slots=2)
+    with endings.counting():
+        manager.fire([[0], [1]])
+    assert endings.take() == {"unstable": 2}
+
+
+@pytest.mark.gpu
+def test_no_step_waits_for_the_device() -> None:
+    manager = Manager(4, time_out=True, fell=False)
+    manager._term_dones = manager._term_dones.cuda()
+    endings = made(manager, 3)
+    with endings.counting():
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            manager.compute()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert endings.take() == {"time_out": 0, "fell": 0}

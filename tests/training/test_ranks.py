@@ -1,4 +1,4 @@
-"""A run in several processes: how it ends, and what each process compares, saves and prints."""
+"""A run in several processes: how it ends, what its processes compare, agree on and measure, and their shares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,14 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Attempt, AttemptEnded, AttemptStarted, Status, read_ledger
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Status
+from ledger_lab.panels import Cell, load_panel
 from ledger_lab.training.launch import World, torchrun_argv
+from ledger_lab.training.ranks import GradientWatch, merged, require_divisible, share_of
+from ledger_lab.training.runners.collectives import NormSums
 from ledger_lab.training.runners.process_group import ProcessGroup
+from tests.fakes.ledgers import outcomes
+from tests.fakes.supervised import attempt_of
 
 ROOT = Path(__file__).parents[2]
 HOST = socket.gethostname()
@@ -42,13 +48,6 @@ def two_ranks(run_dir: Path, how: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()  # its processes end with it
         process.communicate()
-
-
-def attempt_of(run_dir: Path) -> Attempt:
-    """Return the one attempt in a directory."""
-    (run,) = read_ledger(run_dir).runs
-    (attempt,) = run.attempts
-    return attempt
 
 
 @pytest.mark.parametrize(
@@ -201,3 +200,94 @@ def test_learners_are_compared_after_the_first_iterations_of_every_attempt(earli
     for iterations in range(earlier + 1, 101):
         compare_learners(group, iterations, earlier, trainer, PhaseClock(0), rows.append)
     assert [row.iteration for row in rows] == compared
+
+
+def test_the_shares_of_all_processes_form_the_panel() -> None:
+    two_cells = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), cells=(Cell("a"), Cell("b")))
+    for panel in (two_cells, two_cells.confirmation("aaaaaaaa", 1)):
+        shares = [share_of(panel, rank, 4) for rank in range(4)]
+        episodes = [episode for share in shares for episode in share.episodes]
+        assert sorted(episodes) == sorted(panel.episodes)
+        assert {len(share.episodes) for share in shares} == {4}
+        assert all([cell for cell, _ in share.episodes] == ["a", "a", "b", "b"] for share in shares)
+        columns = [
+            replace(
+                outcomes(rank, 4),
+                cell=[cell for cell, _ in share.episodes],
+                seed=[seed for _, seed in share.episodes],
+                steps=[100 * seed for _, seed in share.episodes],
+            )
+            for rank, share in enumerate(shares)
+        ]
+        whole = merged(columns, panel.episodes)
+        assert list(zip(whole.cell, whole.seed, strict=True)) == list(panel.episodes)
+        assert whole.steps == [100 * seed for seed in whole.seed]
+        assert whole.successes == 0 + 1 + 2 + 3
+    assert share_of(two_cells, 0, 1) == two_cells
+
+
+def test_seeds_that_cannot_be_divided_are_refused_with_numbers_that_work() -> None:
+    panel = load_panel("cartpole_v1")
+    require_divisible(panel, 4)
+    complaint = "panel cartpole_v1: its 256 seeds do not split over 3 processes: start 2 or 4, or train with --no_eval"
+    with pytest.raises(UserError, match=complaint):
+        require_divisible(panel, 3)
+    with pytest.raises(UserError, match="start 256, or train"):
+        require_divisible(panel, 300)
+
+
+STEPS = 20
+"""Gradient steps of an iteration."""
+
+
+class Norms:
+    """Stands for the norms of a training, whose squares are 3 for a process and 2 for the average."""
+
+    def __init__(self, averaging: object) -> None:
+        """Keep nothing."""
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure nothing."""
+        yield
+
+    def take(self) -> NormSums:
+        """Return the sums of an iteration."""
+        return NormSums(steps=STEPS, own=3.0 * STEPS, average=2.0 * STEPS)
+
+
+class Trainer:
+    """Averages gradients."""
+
+    def averaging(self) -> object:
+        """Return something."""
+        return object()
+
+
+def rows(monkeypatch: pytest.MonkeyPatch, iterations: int, *, processes: int = 2) -> list[Any]:
+    """Return the rows of a training of at most 180 iterations, in stretches of three."""
+    monkeypatch.setattr("ledger_lab.training.ranks.GradientNorms", Norms)
+    written: list[Any] = []
+    watch = GradientWatch(World(size=processes), 180, written.append)
+    with watch.measuring(Trainer()):  # type: ignore[arg-type]
+        for iteration in range(1, iterations + 1):
+            watch.after_iteration(iteration)
+    return [(row.iteration, row.steps, row.own_square, row.average_square) for row in written]
+
+
+@pytest.mark.parametrize(
+    ("iterations", "stretches"),
+    [(6, [(3, 3), (6, 3)]), (8, [(3, 3), (6, 3), (8, 2)]), (1, [(1, 1)]), (0, [])],
+)
+def test_a_training_that_ends_early_records_its_last_stretch(
+    monkeypatch: pytest.MonkeyPatch, iterations: int, stretches: list[tuple[int, int]]
+) -> None:
+    assert rows(monkeypatch, iterations) == [(last, count * STEPS, 3.0, 2.0) for last, count in stretches]
+
+
+def test_a_whole_training_has_no_row_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [row[0] for row in rows(monkeypatch, 180)] == [*range(3, 181, 3)]
+
+
+def test_a_single_process_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rows(monkeypatch, 8, processes=1) == []

@@ -1,4 +1,4 @@
-"""Requests of a training are checked when they are made, stored completely, and read again."""
+"""Requests of a training are checked when they are made, stored completely, read again, and planned."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Journal, RunDeclared, read_journal
+from ledger_lab.ledger import CohortDeclared, Journal, RunDeclared, cohort_journal, read_journal
 from ledger_lab.reports.terminal.request import flag_names
+from ledger_lab.training.plan import with_agent
 from ledger_lab.training.request import TrainRequest
 from tests.fakes.ledgers import declared
+from tests.fakes.plans import planned
 
 
 def asked(*argv: str) -> TrainRequest:
@@ -130,12 +132,11 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
 def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str, tmp_path: Path) -> None:
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.checkpoints.candidate import hash_configs
-    from ledger_lab.training.plan import plan_training
     from ledger_lab.training.runners.configs import resolve_configs
 
     registered_tasks()
-    request = TrainRequest(rl_library=library, device="cpu", num_envs=1024, scale_lr="sqrt", log_root=tmp_path)
-    plan = plan_training(request)
+    plan = planned("--rl_library", library, "--num_envs", "1024", "--scale_lr", "sqrt", log_root=tmp_path)
+    request = plan.request
     engine, override = plan.declared.overrides
     assert engine == "physics=newton_mujoco"
     env_cfg, agent_cfg = resolve_configs(request.task, library, [override])
@@ -158,3 +159,86 @@ def test_a_run_without_a_seed_draws_one(tmp_path: Path, library: str, setting: s
 
     assert seed_of() != seed_of(), "no two trainings are the same by accident"
     assert (seed_of(seed=7), seed_of(overrides=(f"{setting}=8",))) == (7, 8)
+
+
+def chosen(**flags: Any) -> tuple[str, str | None]:
+    """Return the library and the agent configuration of a request."""
+    library, request = with_agent(TrainRequest(**{"task": "LedgerLab-Cartpole", **flags}))
+    return library, request.agent
+
+
+def test_without_an_algorithm_nothing_changes() -> None:
+    assert chosen() == ("rsl_rl", None)
+    assert chosen(rl_library="skrl", agent="skrl_sac_cfg_entry_point") == ("skrl", "skrl_sac_cfg_entry_point")
+
+
+def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
+    assert chosen(algorithm="ppo") == ("rsl_rl", None)
+    assert chosen(algorithm="sac") == ("skrl", "skrl_sac_cfg_entry_point")
+    assert chosen(algorithm="sac", rl_library="rl_games") == ("rl_games", "rl_games_sac_cfg_entry_point")
+    assert chosen(algorithm="td3") == ("skrl", "skrl_td3_cfg_entry_point")
+    assert chosen(algorithm="sac", agent="skrl_sac_cfg_entry_point") == ("skrl", "skrl_sac_cfg_entry_point")
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"algorithm": "ddpg"}, "--algorithm ddpg: known: ppo, sac, td3"),
+        ({"algorithm": "sac", "rl_library": "rsl_rl"}, "RSL-RL has no SAC: use --rl_library skrl"),
+        ({"algorithm": "td3", "rl_library": "rl_games"}, "rl_games has no TD3: use --rl_library skrl"),
+        (
+            {"algorithm": "sac", "task": "LedgerLab-Humanoid"},
+            "Humanoid has no configuration for it: register one",
+        ),
+        ({"algorithm": "sac", "agent": "skrl_cfg_entry_point"}, "it is no configuration of --algorithm sac"),
+        ({"algorithm": "td3", "agent": "skrl_sac_cfg_entry_point"}, "it is no configuration of --algorithm td3"),
+        (
+            {"algorithm": "ppo", "rl_library": "skrl", "agent": "skrl_sac_cfg_entry_point"},
+            "it is no configuration of --algorithm ppo",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(flags: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint) as refused:
+        chosen(**flags)
+    assert "\n" not in str(refused.value)
+
+
+BOOK = """
+[instances.local]
+market = "owned"
+accelerators = 1
+purchase_usd = 8766
+lifetime_years = 2
+utilization = 0.5
+usd_per_kwh = 0.3
+power_w = 400
+billing_granularity_s = 1
+billing_minimum_s = 0
+source = "invoice 123"
+date = "2026-02-03"
+"""
+
+
+def test_a_cohort_is_declared_by_its_first_run_and_keeps_its_size(tmp_path: Path) -> None:
+    from ledger_lab.training.run import make_run_dir
+
+    for arguments in (("--cohort", "c", "--cohort_size", "3"), ("--cohort", "c")):
+        plan = planned(*arguments, log_root=tmp_path)
+        make_run_dir(plan)
+        assert plan.request.cohort == "c"
+    assert read_journal(cohort_journal(tmp_path, "c")).rows == (CohortDeclared(cohort="c", size=3),)
+    other = planned("--cohort", "c", "--cohort_size", "4", log_root=tmp_path)
+    with pytest.raises(UserError, match=r"--cohort_size 4: cohort c was declared with 3 runs"):
+        make_run_dir(other)
+    assert not other.run_dir.exists()
+
+
+def test_a_price_file_of_the_user_may_price_the_local_machine(tmp_path: Path) -> None:
+    (tmp_path / "book.toml").write_text(BOOK)
+    plan = planned("--prices", tmp_path / "book.toml", log_root=tmp_path / "logs")
+    assert [plan.declared.price[name] for name in ("instance", "market", "usd_per_hour")] == [
+        "local",
+        "owned",
+        pytest.approx(1.0),
+    ]

@@ -17,22 +17,20 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import (
     STATE_FILE,
-    AttemptEnded,
     AttemptStarted,
     Journal,
-    Run,
     StateRestored,
     StateSaved,
     Status,
     SupervisionStarted,
-    read_ledger,
+    read_journal,
 )
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.ledger.rows import ProcessIdentity
 from ledger_lab.panels import find_panels
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT, SHORT, command, fake, one_run_dir, script
-from tests.fakes.ledgers import SECOND, declared, window, write_further_rank
+from tests.fakes.ledgers import SECOND, write_further_rank, write_run
+from tests.fakes.supervised import run_of
 
 HOST = socket.gethostname()
 
@@ -42,16 +40,10 @@ def interrupted(when: str, *arguments: str | Path) -> subprocess.CompletedProces
     return fake("interrupted", *arguments, when)
 
 
-def only_run(root: Path) -> Run:
-    """Return the run under a root."""
-    (run,) = read_ledger(root).runs
-    return run
-
-
 def require_valid(root: Path, status: Status) -> None:
     """Check that an ended attempt left a sound ledger, in which all of its time has a phase."""
     assert script("verify_ledger", "--log_root", root).returncode == 0
-    summary = summarize_run(only_run(root))
+    summary = summarize_run(run_of(root))
     assert (summary.status, summary.wall_to_target_s) == (status, None)
     assert sum(summary.phases.values()) == pytest.approx(summary.wall_s, abs=1e-3) and summary.wall_s > 0
 
@@ -67,7 +59,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert asked.returncode == 75, asked.stdout + asked.stderr
     assert "Traceback" not in asked.stdout + asked.stderr
     require_valid(root, Status.PREEMPTED)
-    run_id = only_run(root).declared.run_id
+    run_id = run_of(root).declared.run_id
     assert f"supervisor: resume it: ./isaaclab.sh -p scripts/train.py --resume {one_run_dir(root)}" in asked.stderr
     killed = interrupted("2:SIGKILL", "--resume", run_id, "--log_root", root)
     assert killed.returncode == 137, killed.stdout + killed.stderr
@@ -80,7 +72,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_resumed_run_goes_on_where_its_state_was_saved(trained: Path, resumed: Path) -> None:
-    whole, parts = only_run(trained), only_run(resumed)
+    whole, parts = run_of(trained), run_of(resumed)
     saved, again = ({row.path: row.sha256 for row in run.checkpoints} for run in (whole, parts))
     assert saved.keys() == again.keys() and saved["model_0.pt"] == again["model_0.pt"]
     assert [row.needed for row in parts.results] == [row.needed for row in whole.results]
@@ -93,7 +85,7 @@ def test_a_resumed_run_goes_on_where_its_state_was_saved(trained: Path, resumed:
 
 
 def test_every_attempt_has_an_end_and_the_ledger_is_intact(resumed: Path) -> None:
-    run = only_run(resumed)
+    run = run_of(resumed)
     assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.KILLED, Status.COMPLETED]
     assert "SIGTERM" in str(run.attempts[0].ended and run.attempts[0].ended.reason)
     assert script("verify_ledger", "--log_root", resumed).returncode == 0
@@ -112,7 +104,7 @@ def test_a_removed_last_attempt_is_noticed(resumed: Path, tmp_path: Path) -> Non
 
 
 def test_totals_add_up_over_attempts(resumed: Path) -> None:
-    run = only_run(resumed)
+    run = run_of(resumed)
     summary = summarize_run(run)
     assert summary.env_steps == 64 * 32 * 3
     walls_ns = [attempt.wall_ns for attempt in run.attempts]
@@ -134,45 +126,19 @@ def test_totals_add_up_over_attempts(resumed: Path) -> None:
 REQUEST = {"task": "LedgerLab-Cartpole", "num_envs": 64, "seed": 42, "held_out_slots": 256}
 
 
-def write(root: Path, status: Status | None = Status.PREEMPTED, pid: int = 2**22 + 1, state: bytes | None = b"s",
-          host: str = socket.gethostname(), supervised: bool = False, process: ProcessIdentity | None = None,
-          **changes: object) -> Path:  # fmt: skip
+def write(root: Path, status: Status | None = Status.PREEMPTED, supervised: bool = False, **changes: Any) -> Path:
     """Write a run of one attempt, which saved a state after its first iteration; return its directory."""
-    from ledger_lab.training.request import TrainRequest
-
-    run_dir = root / "rsl_rl" / "e" / "aaaaaaaa"
-    run_dir.mkdir(parents=True)
-    changes.setdefault("request", TrainRequest(num_envs=64).to_data())
-    with Journal(run_dir / "journal-1-0.jsonl") as journal:
-        journal.append(declared("aaaaaaaa", **{**REQUEST, **changes}))
-        journal.append(
-            AttemptStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1, process=process)
-        )
-        journal.append(window(1, 40, {"learn": 2 * SECOND}, 2 * SECOND))
-        if state is not None:
-            from hashlib import sha256
-
-            (run_dir / STATE_FILE).write_bytes(state)
-            digest = sha256(state).hexdigest()
-            journal.append(
-                StateSaved(
-                    sha256=digest, size_bytes=1, iteration=1, env_steps=40, exactness="bitwise", wall_ns=2 * SECOND
-                )
-            )
-        if status is not None:
-            journal.append(
-                AttemptEnded(
-                    status=status, reason=None, wall_ns=3 * SECOND, peak_host_memory_bytes=None,
-                    peak_gpu_memory_bytes=None,
-                )
-            )  # fmt: skip
+    fields = {"state": True, "request": asked(num_envs=64), **REQUEST, **changes}
+    run_dir = write_run(root, "aaaaaaaa", scores=(), status=status, **fields)
     if changes.get("world_size") == 2:
         write_further_rank(run_dir)
     if supervised:
+        (started,) = read_journal(run_dir / "journal-1-0.jsonl").of(AttemptStarted)
+        of = {
+            name: getattr(started, name) for name in ("run_id", "attempt", "rank", "pid", "host", "wall_ns", "process")
+        }
         with Journal(run_dir / "journal-1-supervisor.jsonl") as journal:
-            journal.append(
-                SupervisionStarted(run_id="aaaaaaaa", attempt=1, rank=0, pid=pid, host=host, wall_ns=1, process=process)
-            )
+            journal.append(SupervisionStarted(**of))
     return run_dir
 
 
@@ -221,7 +187,7 @@ def gone(root: Path) -> None:
         (lambda root: write(root, status=Status.TARGET_REACHED), [], r"has ended: target reached. There is nothing to"),
         (lambda root: write(root, status=Status.COMPLETED), [], r"has ended: completed"),
         (lambda root: write(root, status=Status.STOPPED), [], r"has ended: stopped"),
-        (lambda root: write(root, state=None), [], r"ended before it saved a state"),
+        (lambda root: write(root, state=False), [], r"ended before it saved a state"),
         (damaged, [], r"training_state.pt is damaged: its SHA-256 is e3b98a4da31a…, which the ledger does not know"),
         (gone, [], r"training_state.pt is missing"),
         (write, ["--task", "LedgerLab-Ant"], r"LedgerLab-Ant: run aaaaaaaa was declared with LedgerLab-Cartpole"),
@@ -333,7 +299,7 @@ def test_of_simultaneous_resumes_exactly_one_starts(tmp_path: Path) -> None:
         if prefix == AS_ANOTHER_USER:
             reasons += [f"cannot write to {run_dir}: "]
         assert any(reason in stderr for reason in reasons), stderr
-    run = only_run(tmp_path)
+    run = run_of(tmp_path)
     assert [attempt.status for attempt in run.attempts] == [Status.PREEMPTED, Status.COMPLETED]
     assert [window.iteration for _, window in run.windows if window.figures] == [1, 2, 3]
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
@@ -348,7 +314,7 @@ def test_a_resumed_run_uses_the_stored_request(tmp_path: Path) -> None:
     assert (request.save_state_every, request.grace_s, request.mirror) == (5, 20.0, ()), "each attempt sets these flags"
     assert (request.resume, request.log_root) == ("aaaa", tmp_path)
     assert (resumed.attempt, resumed.saved_by, resumed.state.iteration) == (2, 1, 1)
-    assert (resumed.train_ns, resumed.evaluate_ns) == (2 * SECOND, 0)
+    assert (resumed.train_ns, resumed.evaluate_ns) == (3 * SECOND, 0)
     assert resumption(*argv, "--save_state_every", "7")[0].save_state_every == 7
 
 
@@ -356,37 +322,15 @@ def test_a_resumed_run_accepts_its_original_flags(tmp_path: Path) -> None:
     flags = ["--instance", "mine", "--usd_per_hour", "1.0", "--prices", "p.toml", "--cohort", "c", "--cohort_size", "3"]
     more = {"instance": "mine", "usd_per_hour": 1.0, "prices": Path("p.toml"), "cohort": "c", "cohort_size": 3}
     write(tmp_path, request=asked(**more, scale_lr="sqrt", overrides=("agent.seed=3",)))
-    argv = [
-        "--resume",
-        "aaaa",
-        "--log_root",
-        str(tmp_path),
-        *flags,
-        "--scale_lr",
-        "sqrt",
-        "agent.seed=3",
-        "--grace_s",
-        "290",
-    ]
-    request, _ = resumption(*argv)
+    flags += ["--scale_lr", "sqrt", "agent.seed=3", "--grace_s", "290"]
+    request, _ = resumption("--resume", "aaaa", "--log_root", str(tmp_path), *flags)
     assert (request.cohort, request.prices, request.scale_lr, request.grace_s) == ("c", Path("p.toml"), "sqrt", 290)
 
 
 def test_a_resumed_run_accepts_flags_with_the_resolved_values(tmp_path: Path) -> None:
     write(tmp_path, request=asked())
-    argv = [
-        "--resume",
-        "aaaa",
-        "--log_root",
-        str(tmp_path),
-        "--seed",
-        "42",
-        "--device",
-        "cpu",
-        "--rl_library",
-        "rsl_rl",
-    ]
-    request, _ = resumption(*argv)
+    flags = ["--seed", "42", "--device", "cpu", "--rl_library", "rsl_rl"]
+    request, _ = resumption("--resume", "aaaa", "--log_root", str(tmp_path), *flags)
     assert (request.seed, request.device, request.rl_library) == (None, None, None)
 
 

@@ -104,8 +104,8 @@ def _run(name: str, argv: Sequence[str]) -> Any:  # noqa: ANN401 - an exit statu
     if name == "train":
         submit_if_asked(sys.argv[1:])
         launch_processes()
-        report = functools.partial(pkgutil.resolve_name, "ledger_lab.training.final_report:print_final_report")
-        run_supervised(program, report=report)
+        report = "ledger_lab.training.final_report:print_final_report"
+        run_supervised(program, report=lambda run_dir: pkgutil.resolve_name(report)(run_dir))
     if name == "evaluate":
         run_supervised(program)
     if name == "profile_run" and "--nsys" in argv:  # Nsight Systems does not follow forks

@@ -13,13 +13,7 @@ from rich.text import Text
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.reports import (
-    absent_cohort_lines,
-    render_checkpoints,
-    render_report,
-    render_repricing,
-    summarize_run,
-)
+from ledger_lab.reports import absent_cohort_lines, render_checkpoints, render_report, render_repricing, summarize_run
 from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json

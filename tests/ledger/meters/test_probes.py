@@ -126,17 +126,15 @@ def test_a_missing_callable_raises(program: Program) -> None:
         Probes().attach(Part(program, "gone", "gone"))
 
 
-def test_repeating_warms_up_and_waits_for_the_device(program: Program) -> None:
-    waits: list[int] = []
-    probes = Probes(lambda: waits.append(program.clock.now_ns), clock_ns=program.clock)
-    durations = iter([1000] * 4 + [3, 5, 3, 5] * 3)
-    probes.repeat("work", lambda: program.term(next(durations)), blocks=3, calls=4)
-    (samples,) = probes.samples
-    assert samples.total_ns == samples.own_ns == [4, 4, 4], "the first block does not count"
-    assert len(waits) == 8, "at both ends of each block"
-
-
 def test_percentiles() -> None:
     samples = Samples(path=("a",), total_ns=[1000 * n for n in range(1, 12)])
     assert [samples.percentile_us(p) for p in (10, 50, 90)] == pytest.approx([2.0, 6.0, 10.0])
     assert Samples(path=("a",), total_ns=[7000]).percentile_us(90) == 7.0
+
+
+def test_both_ends_of_a_call_wait_for_the_device(program: Program) -> None:
+    waits: list[int] = []
+    probes = Probes(lambda: waits.append(program.clock.now_ns), clock_ns=program.clock)
+    with probes.window("work"):
+        program.term(5)
+    assert waits == [0, 5]

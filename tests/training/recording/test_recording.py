@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Run, Status, read_ledger
+from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Status, read_ledger
 from ledger_lab.panels import RULE_VERSION
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.audit import broken_verdicts
 from ledger_lab.training.recording import RecordedPanel, RecordedRun, record_run
+from tests.fakes.supervised import run_of
 
 PANEL = RecordedPanel("panel", seeds=range(100), definition={"environment": "E", "horizon": 10})
 
@@ -77,11 +78,6 @@ def save(run: RecordedRun, name: str = "policy.bin") -> CheckpointSaved:
     return run.checkpoint(run.directory / name)
 
 
-def only_run(log_root: Path) -> Run:
-    (run,) = read_ledger(log_root).runs
-    return run
-
-
 def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extended(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         run.iteration(1, env_steps=20)
@@ -107,7 +103,7 @@ def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extend
     assert len(fresh) > 1
     assert len(set.union(*fresh)) == len(fresh) * len(PANEL.seeds), "an extension has seeds of its own"
     assert not set.union(*fresh) & seen[0]
-    assert summarize_run(only_run(tmp_path)).status == Status.TARGET_REACHED
+    assert summarize_run(run_of(tmp_path)).status == Status.TARGET_REACHED
 
 
 def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
@@ -123,7 +119,7 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
         confirmation = run.judge(saved, lambda seeds: outcomes(list(seeds), next(left)))[-1]
         assert confirmation.passes
         assert run.target_reached
-    recorded = only_run(tmp_path)
+    recorded = run_of(tmp_path)
     assert [(row.confirmation, row.extension) for row in recorded.results] == [(1, 0), (1, 0), (1, 1)]
     assert recorded.declared.verdict_rule == RULE_VERSION
     assert recorded.results[1].panel_id != PANEL.id == recorded.results[0].panel_id
@@ -157,7 +153,7 @@ def test_methods_can_be_metered_without_a_block(tmp_path: Path) -> None:
         run.instrument(trainer, "train", "learn")
         assert trainer.train() == "trained"
         run.iteration(1, env_steps=20)
-    (attempt,) = only_run(tmp_path).attempts
+    (attempt,) = run_of(tmp_path).attempts
     assert attempt.of(PhaseWindow)[1].phase_ns["learn"] >= 10_000_000
 
 
@@ -176,7 +172,7 @@ def test_the_status_matches_the_end_and_the_exception_is_passed_on(
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(type(error)), begin(tmp_path) as run, run.phase("learn"):
         raise error
-    (attempt,) = only_run(tmp_path).attempts
+    (attempt,) = run_of(tmp_path).attempts
     assert attempt.ended is not None
     assert (attempt.ended.status, attempt.ended.reason) == (status, reason)
     assert signal.getsignal(signal.SIGTERM) is handler
@@ -196,11 +192,11 @@ def test_signals_end_a_run_with_the_right_status(tmp_path: Path, signum: signal.
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"trained\n"
-        assert only_run(tmp_path).attempts[0].status is Status.RUNNING
+        assert run_of(tmp_path).attempts[0].status is Status.RUNNING
         process.send_signal(signum)
         process.communicate(timeout=60)
     assert process.returncode == {signal.SIGTERM: 143}.get(signum, -signum)
-    run = only_run(tmp_path)
+    run = run_of(tmp_path)
     assert run.attempts[0].status is status
     assert summarize_run(run).env_steps == 20
 
@@ -216,7 +212,7 @@ def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
     finally:
         if os.getpid() != parent:
             os._exit(0)
-    (attempt,) = only_run(tmp_path).attempts
+    (attempt,) = run_of(tmp_path).attempts
     assert attempt.status is Status.COMPLETED
     assert attempt.windows[-2].iteration == 1
 
@@ -224,7 +220,7 @@ def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
 def test_a_second_run_of_a_process_is_not_billed_for_the_first(tmp_path: Path) -> None:
     with begin(tmp_path, since_process_start=False) as run:
         run.iteration(1, env_steps=20)
-    assert only_run(tmp_path).attempts[0].wall_ns < 10_000_000_000
+    assert run_of(tmp_path).attempts[0].wall_ns < 10_000_000_000
 
 
 def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
@@ -246,7 +242,7 @@ def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="inside the run's directory"):
             run.checkpoint(tmp_path / "elsewhere.bin")
         run.iteration(np.int64(1), env_steps=np.int32(20), figures={"kl": np.float32(0.5)})  # type: ignore[arg-type]
-    recorded = only_run(tmp_path)
+    recorded = run_of(tmp_path)
     assert recorded.results == () and recorded.attempts[-1].status is Status.COMPLETED
     (window,) = (window for _, window in recorded.windows if window.iteration == 1)
     assert (window.env_steps, window.figures) == (20, {"kl": 0.5})
@@ -315,7 +311,7 @@ def test_a_confirmation_that_could_not_be_written_counts_all_the_same(
         broken.undo()
         assert not run.target_reached
         assert run.judge(saved, lambda seeds: outcomes(list(seeds), len(seeds)), episodes=300)[-1].confirms
-    first, second = (row for row in only_run(tmp_path).results if row.purpose == "confirmation")
+    first, second = (row for row in run_of(tmp_path).results if row.purpose == "confirmation")
     assert (first.confirmation, first.outcomes.successes) == (1, 0), "the row was written later"
     assert (second.confirmation, second.outcomes.successes) == (2, 300)
     assert not list(broken_verdicts(read_ledger(tmp_path)))

@@ -73,12 +73,9 @@ def test_every_end_has_its_status(
 
 @pytest.mark.parametrize("how", ["complete", "kill", "refuse_late"])
 def test_the_report_is_made_after_the_last_row_of_an_attempt(tmp_path: Path, how: str) -> None:
-    (tmp_path / "slow_report").write_text("0.5")
     with worker(tmp_path, how) as process:
         process.wait(60)
         assert process.stdout is not None and process.stdout.read() == "last row: ShutdownEnded\n"
-    ended = attempt_of(tmp_path).ended
-    assert ended is not None and attempt_of(tmp_path).wall_ns - ended.wall_ns >= 500_000_000, "its import is billed"
     expected = {"complete": Status.COMPLETED, "kill": Status.KILLED, "refuse_late": Status.CRASHED}
     assert attempt_of(tmp_path).status is expected[how], "an error of the user is kept and billed after the beginning"
 

@@ -123,27 +123,6 @@ class Probes:
         while self._undo:
             self._undo.pop()()
 
-    def repeat(self, name: str, function: Callable[[], Any], blocks: int, calls: int) -> None:
-        """Time a callable by itself, in blocks of calls.
-
-        The first block is a warm-up. The mean time per call of each other block is a sample.
-
-        Args:
-            name: Name of the row.
-            function: The callable.
-            blocks: Samples.
-            calls: Calls per sample.
-        """
-        samples = self._samples.setdefault((name,), Samples(path=(name,)))
-        for block in range(blocks + 1):
-            began_ns = self._now_ns()
-            for _ in range(calls):
-                function()
-            each_ns = (self._now_ns() - began_ns) // calls
-            if block:
-                samples.total_ns.append(each_ns)
-                samples.own_ns.append(each_ns)
-
     def _now_ns(self) -> int:
         """Return the time when all queued work is done."""
         if self._synchronize is not None:

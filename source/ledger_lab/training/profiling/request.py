@@ -20,7 +20,7 @@ class ProfileRequest(TaskRequest):
         name="profile_run.py",
         description=(
             "Train a task for a few iterations, and show how long each part of an iteration takes. The parts are the "
-            "physics step, every manager and term, forward passes, returns, minibatches, checkpoints and journal rows. "
+            "physics step, every manager and term, forward passes, returns, minibatches and checkpoints. "
             "A table shows the time per call (median, 10th and 90th percentile) [µs] and the share of an iteration. It "
             "also shows how much the timing slowed the training down. On a GPU, each call is timed until the GPU has "
             "finished it. To see calls that overlap, use --trace or --nsys. No policy is scored, and the ledger does "

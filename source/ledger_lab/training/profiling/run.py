@@ -21,12 +21,11 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
-from ledger_lab.ledger import CheckpointSaved, Journal, PhaseWindow
+from ledger_lab.ledger import Journal
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
 from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.ledger.meters.probes import Probes
 from ledger_lab.ledger.redaction import redact_files
-from ledger_lab.panels.slots import in_batches, rows_of
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
@@ -34,13 +33,11 @@ from ledger_lab.training.loop import record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.profiling.request import ProfileRequest
 from ledger_lab.training.profiling.stages import (
-    CHECKPOINT,
     Ranges,
     Schedule,
     Stages,
     component_table,
     components,
-    largest,
 )
 from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TaskRequest, TrainRequest
@@ -49,8 +46,6 @@ from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.parts import environment_parts
 from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 
-_HELD_OUT, _DURABLE, _BUFFERED = "policy forward, held out", "journal append, durable", "journal append, buffered"
-_BLOCKS = 20
 _TOP_OPERATORS = 15
 
 
@@ -129,7 +124,6 @@ def _carry_out(plan: TrainPlan, schedule: Schedule, request: ProfileRequest, con
                 _train_for_nsys(stages, trainer, ranges, request.warm_up, on_gpu=on_gpu)
                 return
             stages.train(trainer, [*trainer.parts(), *environment_parts(env)])
-        _measure_alone(plan, env, stages, probes, scratch)
         _tell(plan, stages, request, console)
 
 
@@ -150,48 +144,16 @@ def _train_for_nsys(stages: Stages, trainer: Any, ranges: Ranges, warm_up: int, 
         torch.cuda.profiler.stop()
 
 
-def _measure_alone(plan: TrainPlan, env: Any, stages: Stages, probes: Probes, scratch: Path) -> None:
-    """Time the work of a training outside of its loop, in blocks of calls."""
-    assert stages.checkpoint is not None
-    policy = plan.adapter.load_policy(scratch / stages.checkpoint.path, env, plan.agent_cfg)
-    base = env.unwrapped
-    seats = torch.arange(len(plan.panel.episodes), device=base.device) % base.num_envs
-    seen = rows_of(base.obs_buf, seats)
-    with torch.inference_mode():
-        probes.repeat(_HELD_OUT, lambda: in_batches(policy, seen), _BLOCKS, 20)
-    window = PhaseWindow(
-        iteration=1,
-        env_steps=1,
-        phase_ns=dict.fromkeys(("simulate", "manage", "infer", "returns", "learn", "log", "unattributed"), 10**9),
-        wall_ns=10**9,
-        figures=dict.fromkeys(("mean_return", "value_loss", "policy_loss", "entropy", "kl", "grad_norm"), 0.123456789),
-        non_finite=[],
-    )
-    saved = CheckpointSaved(path="model_100.pt", sha256="0" * 64, size_bytes=1, iteration=1, env_steps=1, wall_ns=10**9)
-    with Journal(scratch / "more_rows.jsonl") as journal:
-        probes.repeat(_DURABLE, lambda: journal.append(saved), _BLOCKS, 5)
-        probes.repeat(_BUFFERED, lambda: journal.append(window), _BLOCKS, 100)
-
-
 def _tell(plan: TrainPlan, stages: Stages, request: ProfileRequest, console: Console) -> None:
     """Print the table, and write the files."""
-    per_checkpoint = 1 / plan.batch.save_interval
-    rates = {
-        CHECKPOINT: per_checkpoint,
-        _HELD_OUT: float(plan.batch.horizon),
-        _DURABLE: per_checkpoint,
-        _BUFFERED: 1.0,
-    }
-    found = components(stages.probes.samples, len(stages.probed_ns), rates)
+    found = components(stages.probes.samples, len(stages.probed_ns), 1 / plan.batch.save_interval)
     console.print(component_table(found))
     plain_ms, probed_ms = (statistics.median(times) / 1e6 for times in (stages.plain_ns, stages.probed_ns))
     ratio = statistics.median(probed / plain for plain, probed in zip(stages.plain_ns, stages.probed_ns, strict=True))
-    most = " · ".join(f"{name} {share:.0%}" for name, share in largest(found, 5))
     console.print(
         f"an iteration takes {plain_ms:.1f} ms, timed piece by piece {probed_ms:.1f} ms "
         f"({100 * (ratio - 1):+.0f} %, median of {len(stages.plain_ns)} pairs)",
-        f"most of its own time: {most}",
-        f"a checkpoint every {plan.batch.save_interval} iterations; held-out policies as if one were judged all along",
+        f"a checkpoint every {plan.batch.save_interval} iterations",
         sep="\n",
         soft_wrap=True,
     )

@@ -14,11 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part, Probes, Samples
 from ledger_lab.training.runners import Trainer
-from ledger_lab.units import MISSING, percent
+from ledger_lab.units import percent
 
 ITERATION, CHECKPOINT = "iteration", "checkpoint"
 
@@ -100,8 +99,6 @@ class Stages:
     """Time of each plain iteration [ns]."""
     probed_ns: list[int] = field(default_factory=list)
     """Time of each probed iteration [ns]."""
-    checkpoint: CheckpointSaved | None = None
-    """The newest checkpoint that a stage saved."""
     profiler: torch.profiler.profile | None = None
     """Torch's profiler, once it has recorded something."""
 
@@ -130,7 +127,7 @@ class Stages:
             self.probed_ns.append(now_ns - self._began_ns)
             self.probes.detach()
             with self.probes.window(CHECKPOINT):
-                self.checkpoint = self._trainer.save()
+                self._trainer.save()
         if schedule.traced and iterations >= schedule.measured_until:
             self._trace(iterations - schedule.measured_until)
         self.on_advance(iterations)
@@ -176,31 +173,30 @@ class Component:
     p10_us: float
     p90_us: float
     n: int
-    """Number of samples: calls, or blocks of calls if it was measured by itself."""
+    """Number of calls that were timed."""
     calls_per_iteration: float
-    """Calls per iteration; for a component that was measured by itself, those in a training."""
-    share: float | None
-    """Share of an iteration's time; ``None`` if a training makes no such call."""
-    own_share: float | None
+    """Calls per iteration of a training."""
+    share: float
+    """Share of an iteration's time."""
+    own_share: float
     """The same without its timed inner parts. These shares sum to 1 over an iteration and all its parts."""
 
 
-def components(samples: Sequence[Samples], iterations: int, rates: Mapping[str, float]) -> list[Component]:
+def components(samples: Sequence[Samples], iterations: int, checkpoint_rate: float) -> list[Component]:
     """Compute the figures of each component.
 
     Args:
         samples: Measured samples, including those of the iteration.
         iterations: Number of measured iterations.
-        rates: Calls per iteration, by name, of components that were measured by themselves.
+        checkpoint_rate: Checkpoints per iteration of a training; they were measured after iterations.
     """
     (whole,) = [each for each in samples if each.path == (ITERATION,)]
     iteration_us = sum(whole.total_ns) / 1e3 / iterations
     found = []
     for each in samples:
-        alone = each.path[0] != ITERATION
-        rate = rates[each.path[0]] if alone else len(each.total_ns) / iterations
-        if alone and len(each.path) > 1:
-            rate *= len(each.total_ns) / next(len(s.total_ns) for s in samples if s.path == each.path[:1])
+        rate = len(each.total_ns) / iterations
+        if each.path[0] == CHECKPOINT:  # one is saved after each measured iteration
+            rate *= checkpoint_rate
         total_us, own_us = (statistics.fmean(times) / 1e3 * rate for times in (each.total_ns, each.own_ns))
         found.append(
             Component(
@@ -210,8 +206,8 @@ def components(samples: Sequence[Samples], iterations: int, rates: Mapping[str, 
                 p90_us=each.percentile_us(90),
                 n=len(each.total_ns),
                 calls_per_iteration=rate,
-                share=total_us / iteration_us if rate else None,
-                own_share=own_us / iteration_us if rate else None,
+                share=total_us / iteration_us,
+                own_share=own_us / iteration_us,
             )
         )
     return found
@@ -228,30 +224,12 @@ def component_table(found: Sequence[Component]) -> Table:
             Text("  " * (len(each.path) - 1) + each.path[-1]),
             *(_microseconds(value) for value in (each.median_us, each.p10_us, each.p90_us)),
             str(each.n),
-            f"{each.calls_per_iteration:.3g}" if each.calls_per_iteration else MISSING,
+            f"{each.calls_per_iteration:.3g}",
             percent(each.share),
             percent(each.own_share),
             style="bold" if len(each.path) == 1 else None,
         )
     return table
-
-
-def largest(found: Sequence[Component], count: int) -> list[tuple[str, float]]:
-    """Return the components with the largest shares of an iteration, with these shares.
-
-    Calls of the same component from several places are added. Time of inner parts counts for the inner parts.
-
-    Args:
-        found: All components.
-        count: Number of components to return.
-    """
-    shares: dict[str, float] = {}
-    for each in found:
-        if each.path[0] == ITERATION and each.own_share is not None:
-            has_parts = any(other.path[:-1] == each.path for other in found)
-            name = f"{each.path[-1]} (the rest)" if has_parts else each.path[-1]
-            shares[name] = shares.get(name, 0.0) + each.own_share
-    return sorted(shares.items(), key=lambda pair: pair[1], reverse=True)[:count]
 
 
 def _microseconds(value: float) -> str:

@@ -20,7 +20,7 @@ from ledger_lab.ledger.meters.process import part_started_ns
 from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.reports.terminal.console import make_console, tell_error
 from ledger_lab.reports.terminal.exit_status import ENDING
-from ledger_lab.reports.terminal.script import accept_surroundings
+from ledger_lab.reports.terminal.script import accept_surroundings, run_script
 from ledger_lab.training.supervision.attempt import GRACE_S, Link, SupervisorLostError
 from ledger_lab.training.supervision.supervisor import STACKS, Supervisor
 
@@ -39,7 +39,7 @@ def run_supervised(
     *,
     grace_s: float = GRACE_S,
     shutdown_s: float = 60.0,
-    report: Callable[[], Callable[[Path], None]] | None = None,
+    report: Callable[[Path], None] | None = None,
     metered: bool = True,
 ) -> NoReturn:
     """Run a program in a process of its own, supervise that process to its end, and exit with its true status.
@@ -48,8 +48,7 @@ def run_supervised(
         program: The program; heavy imports must happen inside it.
         grace_s: How long the worker may take to end after a signal, unless it sets another time itself [s].
         shutdown_s: How long the worker may take to exit after its end is written [s].
-        report: Imports a function, which is called with the directory of a run when the last row of its attempt is
-            written. The import takes longer, so it comes before this row and is billed. ``None`` for nothing.
+        report: Called with the directory of a run when the last row of its attempt is written; ``None`` for nothing.
         metered: Whether the program may record an attempt or an evaluation.
 
     Raises:
@@ -77,8 +76,6 @@ def run_supervised(
     if pid == 0:
         ours.close()
         become_worker(supervisor_pid)
-        from ledger_lab.reports.terminal.script import run_script
-
         link = Link(theirs, suspensions)
         try:
             run_script(lambda argv: program(argv, started_ns, link))
@@ -90,13 +87,11 @@ def run_supervised(
                 raise  # Python prints the text
             end_worker(end.code or 0)
     theirs.close()
-    supervisor = Supervisor(
-        pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s, metered=metered, report=report
-    )
+    supervisor = Supervisor(pid, ours, started_ns, suspensions, grace_s=grace_s, shutdown_s=shutdown_s, metered=metered)
     status = supervisor.run()
     if report is not None and supervisor.recorded is not None:
         try:
-            report()(supervisor.recorded)
+            report(supervisor.recorded)
         except Exception as error:  # noqa: BLE001 - the exit status says how the attempt ended, and not the report
             with suppress(OSError):
                 tell_error(error)

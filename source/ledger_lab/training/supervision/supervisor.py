@@ -80,7 +80,6 @@ class Supervisor:
         grace_s: float,
         shutdown_s: float,
         metered: bool = True,
-        report: Callable[[], object] | None = None,
     ) -> None:
         """Begin to watch.
 
@@ -92,11 +91,10 @@ class Supervisor:
             grace_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
             shutdown_s: See :func:`~ledger_lab.training.supervision.start.run_supervised`.
             metered: Whether the worker may record an attempt or an evaluation, whose energy counts from now on.
-            report: Imports the report of a recorded run. An error is left to the caller, who imports it again.
         """
         self._pid, self._connection, self._started_ns = pid, connection, started_ns
         self._suspensions = suspensions
-        self._grace_s, self._shutdown_s, self._report = grace_s, shutdown_s, report
+        self._grace_s, self._shutdown_s = grace_s, shutdown_s
         self._signals: list[signal.Signals] = []
         self._asked: signal.Signals | None = None
         self._deadline_s: float | None = None
@@ -395,9 +393,6 @@ class Supervisor:
                     self._peers.wait_for_all(self._grace_s)  # they must see why, before it is removed
                 self._withdraw()
                 return EXIT_USER_ERROR
-            if self._report is not None and self.recorded is not None:
-                with suppress(Exception):
-                    self._report()
             anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
             shutdown = ShutdownEnded(
                 wall_ns=self._wall_ns(),  # what takes time is done before, so that it is billed
