@@ -19,9 +19,9 @@ from ledgers import declared  # run as a script, this folder is on the path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
-from ledger_lab.training.recording.writer import AttemptWriter
 from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life
 from ledger_lab.training.supervision.start import run_supervised
+from ledger_lab.training.writer import AttemptWriter
 
 
 def refuse() -> None:

@@ -21,10 +21,10 @@ from ledgers import declared  # run as a script, this folder is on the path
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, Journal, Status
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
-from ledger_lab.training.recording.writer import AttemptWriter
-from ledger_lab.training.supervision import last_rows
+from ledger_lab.training.supervision import journals
 from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life
 from ledger_lab.training.supervision.start import run_supervised
+from ledger_lab.training.writer import AttemptWriter
 
 
 def wait() -> None:
@@ -156,6 +156,6 @@ def report(run_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    last_rows._RETRY_S = 0.05  # as often as always, but within a second
+    journals._RETRY_S = 0.05  # as often as always, but within a second
     grace_s, shutdown_s = map(float, sys.argv[3:5]) if len(sys.argv) > 3 else (20.0, 60.0)
     run_supervised(main, grace_s=grace_s, shutdown_s=shutdown_s, report=report)

@@ -14,8 +14,8 @@ from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity, VerdictRule, load_panel
 from ledger_lab.panels.verdict import Verdict
 from ledger_lab.training.judge import Judge
-from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners.process_group import ALONE
+from ledger_lab.training.writer import RunWriter
 from tests.conftest import ROOT
 
 PANEL = load_panel("cartpole_v1")

@@ -31,9 +31,9 @@ from ledger_lab.training.judge import Judged
 from ledger_lab.training.launch import World
 from ledger_lab.training.loop import EpisodeEndings, TrainingLoop
 from ledger_lab.training.ranks import Agreement
-from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.supervision.attempt import Attempt
+from ledger_lab.training.writer import RunWriter
 from tests.conftest import SHORT, fake, one_run_dir, script
 from tests.fakes.ledgers import result
 from tests.fakes.supervised import run_of

@@ -86,7 +86,7 @@ def test_processes_end_when_their_launcher_ends(tmp_path: Path) -> None:
 def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_path: Path) -> None:
     from ledger_lab.ledger.meters.phases import PhaseClock
     from ledger_lab.training.loop import record_checkpoint
-    from ledger_lab.training.recording.writer import RunWriter
+    from ledger_lab.training.writer import RunWriter
 
     plan: Any = SimpleNamespace(
         world=World(rank=rank, size=2, local_rank=rank, local_size=2),

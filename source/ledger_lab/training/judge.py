@@ -17,9 +17,9 @@ from ledger_lab.panels.starts import changed_starts, different_start
 from ledger_lab.panels.verdict import NextPanel, Verdict
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.ranks import gather_outcomes, share_of
-from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners import Policy
 from ledger_lab.training.runners.process_group import ProcessGroup
+from ledger_lab.training.writer import RunWriter
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
 from ledger_lab.training.ranks import Agreement, GradientWatch, agree_on_ending, compare_learners
-from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.runners import Trainer
 from ledger_lab.training.runners.process_group import ProcessGroup
 from ledger_lab.training.runners.recorded_calls import replaced
 from ledger_lab.training.state import StateKeeper
 from ledger_lab.training.supervision.attempt import Attempt
+from ledger_lab.training.writer import RunWriter
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

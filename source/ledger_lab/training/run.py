@@ -42,7 +42,6 @@ from ledger_lab.training.launch.world import note_run, read_job
 from ledger_lab.training.loop import EpisodeEndings, TimeLimit, TrainingLoop, record_checkpoint
 from ledger_lab.training.plan import TrainPlan, plan_training
 from ledger_lab.training.ranks import share_of
-from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
 from ledger_lab.training.runners import Policy, Trainer
@@ -68,6 +67,7 @@ from ledger_lab.training.show import (
 )
 from ledger_lab.training.state import SimulationState, StateKeeper, remove_states
 from ledger_lab.training.supervision.attempt import Attempt, Begin, Link, attempt_life
+from ledger_lab.training.writer import RunWriter
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv

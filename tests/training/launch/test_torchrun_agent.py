@@ -123,26 +123,15 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("failures", "exit_status"),
     [
-        ({1: 2, 0: 143}, 2),
-        ({1: -9, 0: -15}, 137),
-        ({1: -9, 0: 1}, 1),
+        ({1: 2, 0: 143}, 2),  # refused
+        ({1: -9, 0: -15}, 137),  # killed early
+        ({1: -9, 0: 1}, 1),  # the first rank knows why
         ({0: 143, 1: 143}, 143),
         ({0: 75, 1: 75}, 75),
-        ({1: -10, 0: -10}, 75),
-        ({1: 1, 0: 75}, 1),
+        ({1: -10, 0: -10}, 75),  # preempted before they listened
+        ({1: 1, 0: 75}, 1),  # failed before it began
         ({1: 137, 0: 137}, 137),
-        ({3: 1}, 1),
-    ],
-    ids=[
-        "refused",
-        "killed early",
-        "the first rank knows",
-        "preempted",
-        "to go on",
-        "preempted before they listened",
-        "failed before it began",
-        "killed",
-        "elsewhere",
+        ({3: 1}, 1),  # on another machine
     ],
 )
 def test_the_exit_status_is_that_of_the_processes(

@@ -17,8 +17,8 @@ import pytest
 from ledger_lab.ledger import AttemptEnded, Journal, Status, read_journal
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
-from ledger_lab.training.recording.writer import AttemptWriter
 from ledger_lab.training.supervision.attempt import Begin, attempt_life
+from ledger_lab.training.writer import AttemptWriter
 
 BEGIN = Begin(journals={}, attempt=1, device="cpu", log=Path())
 

@@ -262,7 +262,7 @@ def test_the_log_of_a_killed_worker_is_redacted(tmp_path: Path) -> None:
 
 def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that begins later has them, too, and so has each device."""
-    from ledger_lab.training.supervision import heartbeat
+    from ledger_lab.training.supervision import journals
 
     class Traced:
         def __init__(self, started_ns: int, tell: object) -> None:
@@ -275,9 +275,9 @@ def test_each_journal_has_the_energy_counters_from_the_start(tmp_path: Path, mon
         def energy_at_start(uuid: str) -> EnergyReading:
             return EnergyReading(wall_ns=1, energy_mj=2)
 
-    monkeypatch.setattr(heartbeat, "GpuMeter", Traced)
+    monkeypatch.setattr(journals, "GpuMeter", Traced)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
-        beating = heartbeat.Heartbeat(child.pid, 0, print, metered=True)
+        beating = journals.Heartbeat(child.pid, 0, print, metered=True)
         for number in range(2):
             supervision = tmp_path / f"journal-evaluation-{number}-supervisor.jsonl"
             beating.begin(supervision, f"run{number}", None, 0, "cuda")
@@ -407,10 +407,10 @@ def test_no_terminal_stops_the_worker(tmp_path: Path) -> None:
 
 
 def test_a_meter_that_reads_nonsense_ends_no_training(tmp_path: Path) -> None:
-    from ledger_lab.training.supervision import heartbeat
+    from ledger_lab.training.supervision import journals
 
     said: list[str] = []
-    beating = heartbeat.Heartbeat(os.getpid(), 0, said.append, metered=False)
+    beating = journals.Heartbeat(os.getpid(), 0, said.append, metered=False)
     journal = Journal(tmp_path / "journal-1-telemetry.jsonl")
     beating.journals.append(journal)
     right = Telemetry(wall_ns=1, host=None, devices=[])

@@ -39,12 +39,12 @@ from ledger_lab.training.profiling.stages import (
     component_table,
     components,
 )
-from ledger_lab.training.recording.writer import RunWriter
 from ledger_lab.training.request import TaskRequest, TrainRequest
 from ledger_lab.training.run import make_run_dir
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.parts import environment_parts
 from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
+from ledger_lab.training.writer import RunWriter
 
 _TOP_OPERATORS = 15
 

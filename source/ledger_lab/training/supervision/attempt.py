@@ -19,7 +19,7 @@ from ledger_lab.ledger.meters.suspension import Suspensions
 from ledger_lab.names import as_started
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 from ledger_lab.reports.terminal.exit_status import ENDING, exception_of, exit_status_of
-from ledger_lab.training.recording.writer import AttemptWriter
+from ledger_lab.training.writer import AttemptWriter
 
 GRACE_S = 20.0
 """Default time that a process may take to end after a signal [s]. Slurm itself waits for 30 s."""

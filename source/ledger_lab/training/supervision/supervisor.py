@@ -48,8 +48,7 @@ from ledger_lab.reports.terminal.exit_status import (
     status_of_exit,
 )
 from ledger_lab.training.supervision.attempt import Begin, End, resume_command
-from ledger_lab.training.supervision.heartbeat import Heartbeat
-from ledger_lab.training.supervision.last_rows import insist, reserve, withdraw
+from ledger_lab.training.supervision.journals import Heartbeat, insist, reserve, withdraw
 from ledger_lab.training.supervision.peers import Peers
 
 _SAME_INTERRUPT_S = 1.0

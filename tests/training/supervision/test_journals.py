@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.training.supervision.last_rows import withdraw
+from ledger_lab.training.supervision.journals import withdraw
 
 
 def written(folder: Path, attempt: int, rank: int) -> Path:

@@ -20,7 +20,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.panels.verdict import NextPanel
-from ledger_lab.training.recording.writer import AttemptWriter, RunWriter
+from ledger_lab.training.writer import AttemptWriter, RunWriter
 from tests.fakes.ledgers import declared, outcomes
 
 

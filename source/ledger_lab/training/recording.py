@@ -1,4 +1,22 @@
-"""Runs of other frameworks: their panel, their declaration, their rows, and exactly one final status."""
+"""The ledger for a trainer of any framework: a context manager that writes the same rows as LedgerLab's own runs.
+
+.. code-block:: python
+
+    with record_run(task="CartPole-v1", library="my_trainer", panel=panel, target_success=0.9, seed=1, device="cpu",
+                    num_envs=8, horizon=128, max_iterations=100) as run:
+        for iteration in range(1, 101):
+            with run.phase("simulate"):
+                batch = rollout()
+            with run.phase("learn"):
+                loss = update(batch)
+            run.iteration(iteration, env_steps=iteration * 8 * 128, figures={"value_loss": loss})
+            saved = run.checkpoint(save(run.directory / f"{iteration}.pt"))
+            run.judge(saved, take)
+            if run.target_reached:
+                break
+
+The run's journal records how the block ended: normally, by an exception, Ctrl-C or SIGTERM. Needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +60,10 @@ from ledger_lab.ledger.storage import require_storage
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, PanelIdentity, VerdictRule
 from ledger_lab.panels.verdict import NextPanel, Verdict
-from ledger_lab.training.recording.writer import RunWriter, require_outcomes
 from ledger_lab.training.supervision.attempt import handling
+from ledger_lab.training.writer import RunWriter, require_outcomes
+
+__all__ = ["RecordedPanel", "RecordedRun", "record_run"]
 
 type Exactness = Literal["bitwise", "statistical"]
 """Whether a repetition with the same policy gives the same episodes bit for bit."""
