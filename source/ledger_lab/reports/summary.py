@@ -216,19 +216,19 @@ class RunSummary:
     wall_s: float = _figure(lambda of: of.wall_s)
     """Seconds of all attempts, from the start of their Python to their ends."""
     env_steps_per_s: float | None = _figure(
-        lambda of: costs.env_steps_per_s(of.env_steps, of.train_s),
+        lambda of: costs.ratio(of.env_steps, of.train_s),
         Shown("steps/s (training)", "÷ s of training phases", lambda run: quantity(run.env_steps_per_s), priority=5),
     )
     """Environment steps of the learner, over all processes, ÷ ``train_s``. Neither steps of held-out episodes nor the
     time that they take count. So this is about the speed of a training without scoring."""
     env_steps_per_wall_s: float | None = _figure(
-        lambda of: costs.env_steps_per_s(of.env_steps, of.loop_s),
+        lambda of: costs.ratio(of.env_steps, of.loop_s),
         Shown("steps/s (wall)", "÷ s of the training loop", lambda run: quantity(run.env_steps_per_wall_s), priority=5),
     )
     """The same steps ÷ ``loop_s``: the time of held-out episodes counts, their steps do not. Start-up and compilation
     are not part of the training loop."""
     updates_per_min: float | None = _figure(
-        lambda of: costs.updates_per_min(of.updates, of.train_s),
+        lambda of: costs.ratio(of.updates, of.train_s, 60.0),
         Shown(
             "updates/min (training)",
             "÷ min of training phases",
@@ -238,7 +238,7 @@ class RunSummary:
     )
     """Iterations of collecting and learning ÷ ``train_s``, per minute."""
     updates_per_wall_min: float | None = _figure(
-        lambda of: costs.updates_per_min(of.updates, of.loop_s),
+        lambda of: costs.ratio(of.updates, of.loop_s, 60.0),
         Shown(
             "updates/min (wall)",
             "÷ min of the training loop",
@@ -380,18 +380,14 @@ class RunSummary:
     """The energy's part of the cost [USD]; ``None`` if the price includes energy."""
     energy_basis: str | None = _figure(lambda of: of.energy_cost.basis if of.energy_cost else None)
     """``measured``, ``nominal`` (power times time), or ``mixed`` if only some attempts were measured."""
-    usd_per_billion_env_steps: float | None = _figure(
-        lambda of: costs.usd_per_billion_env_steps(of.cost_usd(of.price), of.env_steps)
-    )
+    usd_per_billion_env_steps: float | None = _figure(lambda of: costs.ratio(of.cost_usd(of.price), of.env_steps, 1e9))
     phases: dict[str, float] = _figure(
         lambda of: {phase: nanoseconds / 1e9 for phase, nanoseconds in of.phase_ns.items()}
     )
     """Seconds per phase; they sum to ``wall_s``."""
-    fps_step: float | None = _figure(lambda of: costs.env_steps_per_s(of.env_steps, of.step_s))
+    fps_step: float | None = _figure(lambda of: costs.ratio(of.env_steps, of.step_s))
     """Environment steps per second of ``simulate + manage``, without the held-out slots' share of this time."""
-    fps_step_inference: float | None = _figure(
-        lambda of: costs.env_steps_per_s(of.env_steps, _sum(of.step_s, of.infer_s))
-    )
+    fps_step_inference: float | None = _figure(lambda of: costs.ratio(of.env_steps, _sum(of.step_s, of.infer_s)))
     """Environment steps per second of ``simulate + manage + infer``, without the held-out slots' share."""
     seconds_per_update: float | None = _figure(lambda of: None if of.update_s is None else of.update_s / of.updates)
     """Seconds of ``returns + learn + synchronize`` per iteration."""

@@ -13,10 +13,8 @@ from ledger_lab.ledger.costs.model import (
     billable_usd,
     billed_instances,
     energy_cost,
-    env_steps_per_s,
     evaluation_share,
-    updates_per_min,
-    usd_per_billion_env_steps,
+    ratio,
 )
 from ledger_lab.ledger.costs.prices import OWNED, Price
 
@@ -173,21 +171,12 @@ def test_a_rented_instance_has_its_energy_in_its_price() -> None:
     assert billable_usd([3600.0], price(), devices=1, machines=1, attempt_kwh=[5.0]) == pytest.approx(36.0)
 
 
-def test_rates_divide_by_their_own_denominator() -> None:
-    assert usd_per_billion_env_steps(2.0, 500_000_000) == pytest.approx(4.0)
-    assert env_steps_per_s(1_000_000, 4.0) == pytest.approx(250_000.0)
-    assert updates_per_min(300, 120.0) == pytest.approx(150.0)
-    assert evaluation_share(3.0, 60.0) == pytest.approx(0.05)
-
-
 def test_a_measured_zero_is_not_missing() -> None:
-    assert usd_per_billion_env_steps(0.0, 10) == 0.0
-    assert env_steps_per_s(0, 4.0) == 0.0
-    assert updates_per_min(0, 4.0) == 0.0
-    assert evaluation_share(0.0, 4.0) == 0.0
+    assert ratio(300, 120.0, 60.0) == pytest.approx(150.0)
+    assert (ratio(0, 4.0), evaluation_share(0.0, 4.0)) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("rate", [usd_per_billion_env_steps, env_steps_per_s, updates_per_min, evaluation_share])
+@pytest.mark.parametrize("rate", [ratio, evaluation_share])
 def test_a_missing_value_or_an_empty_denominator_leaves_the_rate_missing(
     rate: Callable[[int | None, int | None], float | None],
 ) -> None:

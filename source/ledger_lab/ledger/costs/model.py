@@ -132,47 +132,18 @@ def billable_usd(
     return billed_s / 3600.0 * instances * price.usd_per_hour + (0.0 if energy is None else energy.usd)
 
 
-def usd_per_billion_env_steps(usd: float | None, env_steps: int | None) -> float | None:
-    """Return the spend per 10⁹ environment steps of training [USD].
+def ratio(numerator: float | None, denominator: float | None, scale: float = 1.0) -> float | None:
+    """Return the quotient of two figures, such as a throughput.
 
     Args:
-        usd: Spend of the run, all attempts and phases [USD].
-        env_steps: Environment steps that the learner saw, over all processes and attempts; steps of held-out slots
-            are not among them.
+        numerator: The one figure.
+        denominator: The other one.
+        scale: Factor of the result, such as 60 for a rate per minute.
 
     Returns:
-        None when a value is missing or no step was made.
+        None when a figure is missing or the denominator is 0.
     """
-    per_step = _ratio(usd, env_steps)
-    return None if per_step is None else 1e9 * per_step
-
-
-def env_steps_per_s(env_steps: int | None, seconds: float | None) -> float | None:
-    """Return a throughput: environment steps per second of some phases [1/s].
-
-    Args:
-        env_steps: Environment steps that the learner saw, over all processes.
-        seconds: Seconds in these phases [s]: :data:`~ledger_lab.ledger.meters.phases.TRAINING_PHASES` leaves the
-            scoring out, :data:`~ledger_lab.ledger.meters.phases.LOOP_PHASES` includes it.
-
-    Returns:
-        None when a value is missing or no time was spent.
-    """
-    return _ratio(env_steps, seconds)
-
-
-def updates_per_min(updates: int | None, seconds: float | None) -> float | None:
-    """Return the policy updates (iterations of collect and learn) per minute of some phases [1/min].
-
-    Args:
-        updates: Iterations completed.
-        seconds: Seconds in these phases, as in :func:`env_steps_per_s` [s].
-
-    Returns:
-        None when a value is missing or no time was spent.
-    """
-    per_s = _ratio(updates, seconds)
-    return None if per_s is None else 60.0 * per_s
+    return None if numerator is None or not denominator else scale * (numerator / denominator)
 
 
 def evaluation_share(evaluate_s: float | None, wall_s: float | None) -> float | None:
@@ -186,13 +157,8 @@ def evaluation_share(evaluate_s: float | None, wall_s: float | None) -> float | 
         None when a value is missing or no time passed, or if evaluation took longer than the whole, which only a forged
         journal says.
     """
-    share = _ratio(evaluate_s, wall_s)
+    share = ratio(evaluate_s, wall_s)
     return None if share is None or share > 1.0 else share
-
-
-def _ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """Return the quotient of two numbers; None if one is missing or the denominator is 0."""
-    return None if numerator is None or not denominator else numerator / denominator
 
 
 def sum_if_known(amounts: Sequence[float | None]) -> float | None:
