@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from typing import Any
 
 from ledger_lab.ledger.control_groups import cpu_quota
@@ -53,14 +53,7 @@ def map_on_cores[T, R](function: Callable[[T], R], items: Sequence[T], *, parall
         yield from map(function, items)
         return
     with ProcessPoolExecutor(workers, get_context("fork"), initializer=_inherit, initargs=(function, items)) as pool:
-        before = {*active_children()}
-        try:
-            results = pool.map(_apply, range(len(items)))
-        except (BlockingIOError, RuntimeError):  # no more processes, or threads, may be started
-            for child in {*active_children()} - before:
-                child.kill()
-            results = map(function, items)
-        yield from results
+        yield from pool.map(_apply, range(len(items)))
 
 
 def _uses_gpu() -> bool:

@@ -196,38 +196,23 @@ _CLIENTS = [
 """Command lines of clients that take a password by a flag with another name; this flag with its value; and how many of
 them are replaced, 0 for all. After the first one, ``-p`` may belong to another program."""
 
-_TOKENS = (
-    *(r"gh[pousr]_\w{20,}", r"github_pat_\w{20,}", r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas)-[\w-]{16,}"),
-    *(r"hf_[A-Za-z0-9]{20,}", r"api_org_[A-Za-z0-9]{20,}", r"wandb_v1_\w{20,}", r"nvapi-[\w-]{16,}", r"r8_\w{30,}"),
-    *(r"sk-(?=[\w-]{0,200}\d)[\w-]{20,}", r"gsk_[A-Za-z0-9]{30,}", r"xai-[A-Za-z0-9]{30,}", r"pplx-[A-Za-z0-9]{30,}"),
-    *(r"xox[abeprs]-[\w-]{10,}", r"xapp-[\w-]{20,}", r"hooks\.slack\.com/(?:services|workflows)/[\w/]{20,}"),
-    *(r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}", r"AIza[\w-]{30,}", r"ya29\.[\w-]{20,}", r"GOCSPX-[\w-]{20,}"),
-    *(
-        r"[\w~.-]{3}8Q~[\w~.-]{31,}",
-        r"(?<![/+-])[A-Za-z0-9+/]{86}==",
-        r"discord(?:app)?\.com/api/webhooks/\d+/[\w-]{16,}",
-    ),
-    *(r"pypi-[\w-]{16,}", r"npm_[A-Za-z0-9]{36}", r"dckr_(?:pat|oat)_[\w-]{16,}", r"do[por]_v1_[a-f0-9]{40,}"),
-    *(
-        r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
-        r"whsec_\w{16,}",
-        r"SG\.[\w-]{16,}\.[\w-]{16,}",
-        r"(?:bot)?\d{8,10}:AA[\w-]{33}",
-    ),
-    *(r"gl(?:sa|c)_[\w=+/-]{20,}", r"AT[AC]TT3x[\w=-]{20,}", r"sq0[a-z]{3}-[\w-]{20,}", r"EAA[A-Za-z0-9]{24,}"),
-    *(
-        r"key-[a-f0-9]{32}",
-        r"[a-f0-9]{32}-us\d{1,2}(?!\d)",
-        r"dapi[a-f0-9]{32}(?:-\d)?",
-        r"PMAK-[a-f0-9]{24}-[a-f0-9]{30,}",
-    ),
-    *(r"(?:nfp|ntn|rpa|figd|vercel|secret)_(?=[A-Za-z]*\d)\w{20,}", r"(?:sbp_|pul-)[a-f0-9]{40}", r"tgp_v1_[\w-]{20,}"),
-    *(r"fw_(?=[A-Za-z]*\d)[A-Za-z0-9]{20,}", r"lsv2_[a-z]{2}_[a-f0-9_]{32,}"),
-    r"(?:[\w-]{1,60}\.webhook\.office\.com/webhookb2|outlook\.office\.com/webhook)/[\w@/-]{40,}",
-    *(r"hv[sbr]\.[\w-]{20,}", r"tskey-[a-z]+-[\w-]{16,}", r"lin_api_\w{20,}", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
-    *(r"AGE-SECRET-KEY-1[A-Z0-9]{50,}", r"(?<!-)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),
-)
-"""Tokens that can be recognized by their prefix or their form."""
+_TOKENS = r"""
+gh[pousr]_\w{20,} github_pat_\w{20,} gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent|oas)-[\w-]{16,} hf_[A-Za-z0-9]{20,}
+api_org_[A-Za-z0-9]{20,} wandb_v1_\w{20,} nvapi-[\w-]{16,} r8_\w{30,} sk-(?=[\w-]{0,200}\d)[\w-]{20,}
+gsk_[A-Za-z0-9]{30,} xai-[A-Za-z0-9]{30,} pplx-[A-Za-z0-9]{30,} xox[abeprs]-[\w-]{10,} xapp-[\w-]{20,}
+hooks\.slack\.com/(?:services|workflows)/[\w/]{20,} (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16} AIza[\w-]{30,}
+ya29\.[\w-]{20,} GOCSPX-[\w-]{20,} [\w~.-]{3}8Q~[\w~.-]{31,} (?<![/+-])[A-Za-z0-9+/]{86}==
+discord(?:app)?\.com/api/webhooks/\d+/[\w-]{16,} pypi-[\w-]{16,} npm_[A-Za-z0-9]{36} dckr_(?:pat|oat)_[\w-]{16,}
+do[por]_v1_[a-f0-9]{40,} [rs]k_(?:live|test)_[A-Za-z0-9]{16,} whsec_\w{16,} SG\.[\w-]{16,}\.[\w-]{16,}
+(?:bot)?\d{8,10}:AA[\w-]{33} gl(?:sa|c)_[\w=+/-]{20,} AT[AC]TT3x[\w=-]{20,} sq0[a-z]{3}-[\w-]{20,}
+EAA[A-Za-z0-9]{24,} key-[a-f0-9]{32} [a-f0-9]{32}-us\d{1,2}(?!\d) dapi[a-f0-9]{32}(?:-\d)?
+PMAK-[a-f0-9]{24}-[a-f0-9]{30,} (?:nfp|ntn|rpa|figd|vercel|secret)_(?=[A-Za-z]*\d)\w{20,} (?:sbp_|pul-)[a-f0-9]{40}
+tgp_v1_[\w-]{20,} fw_(?=[A-Za-z]*\d)[A-Za-z0-9]{20,} lsv2_[a-z]{2}_[a-f0-9_]{32,}
+(?:[\w-]{1,60}\.webhook\.office\.com/webhookb2|outlook\.office\.com/webhook)/[\w@/-]{40,} hv[sbr]\.[\w-]{20,}
+tskey-[a-z]+-[\w-]{16,} lin_api_\w{20,} shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32} AGE-SECRET-KEY-1[A-Z0-9]{50,}
+(?<!-)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}
+"""
+"""Tokens that can be recognized by their prefix or their form, separated by white space."""
 
 _KEY_BEGINS = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 _KEY_ENDS = r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
@@ -332,7 +317,7 @@ _RULES = (
     _Rule(re.compile(r"://[^\s/:@]*:(?!\d{1,5}/)(?P<secret>[^\s\"'@]{1,256})@")),
     # A token in place of a user name.
     _Rule(re.compile(r"://(?=[^\s/:@]*\d)(?P<secret>[^\s/:@]{16,})@")),
-    _Rule(re.compile(rf"(?<![A-Za-z0-9])(?P<secret>{'|'.join(_TOKENS)})")),
+    _Rule(re.compile(rf"(?<![A-Za-z0-9])(?P<secret>{'|'.join(_TOKENS.split())})")),
     _Rule(
         re.compile(
             rf"(?i){_HINT}(?:_\w{{1,30}}?)?(?:{_MARK})?\]?(?:\s*(?::=|=>|[:=,(])\s*|\s+(?:is\s+|=\s+)?)"

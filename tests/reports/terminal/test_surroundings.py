@@ -82,16 +82,6 @@ def test_a_refused_process_start_gives_an_error_of_one_line(tmp_path: Path) -> N
     assert "Resource temporarily unavailable" in refused.stderr
 
 
-def test_a_report_that_can_start_no_process_uses_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> int:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(os, "fork", refuse)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
-    monkeypatch.setattr(cores.threading, "active_count", lambda: 1)
-    assert list(cores.map_on_cores(abs, [-1, -2, 3])) == [1, 2, 3]
-
-
 @pytest.mark.parametrize("opened", ["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/dxg"])
 def test_a_process_that_uses_a_gpu_is_not_forked(opened: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pools: list[int] = []
