@@ -16,8 +16,6 @@ _FIRST, _SECOND = b"first row\n", b"second row\n"
 def require_storage(folder: Path, named: str) -> None:
     """Refuse a folder that can't hold journals, before a run costs anything. This takes a few milliseconds.
 
-    It does with a file what a journal does, and replaces another file. Nothing remains of them.
-
     Args:
         folder: The folder.
         named: What the user named.
@@ -25,6 +23,23 @@ def require_storage(folder: Path, named: str) -> None:
     Raises:
         UserError: If its file system lacks something that journals need; the message names it. An empty folder is
             removed.
+    """
+    try:
+        try_storage(folder)
+    except OSError as error:
+        with suppress(OSError):  # it holds something
+            folder.rmdir()
+        raise UserError(f"{named} can't hold a ledger: {error.strerror}: name a folder on another disk") from error
+
+
+def try_storage(folder: Path) -> None:
+    """Do with a file what a journal does, and replace another file. Nothing remains of it.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        OSError: If something fails; its message says what.
     """
     path = folder / f".probe-{secrets.token_hex(8)}"
     old = path.with_name(f"{path.name}-old")
@@ -52,14 +67,9 @@ def require_storage(folder: Path, named: str) -> None:
             raise OSError(0, "something else is in the file")
         step = "synchronize a folder"
         sync_folder(folder)
-        step = ""
     except OSError as error:
-        what = f"{named} can't hold a ledger: it can't {step}: {error.strerror}"
-        raise UserError(f"{what}: name a folder on another disk") from error
+        raise OSError(error.errno, f"it can't {step}: {error.strerror}") from error
     finally:
         for each in (path, old):
             with suppress(OSError):
                 each.unlink(missing_ok=True)
-        if step:
-            with suppress(OSError):  # it holds something
-                folder.rmdir()

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from ledger_lab.ledger.meters import device_time
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.ledger.meters.suspension import Suspensions
 from tests.fakes.queued_device import QueuedDevice
@@ -101,9 +100,7 @@ def test_a_phase_says_how_much_of_it_the_device_bounds() -> None:
     assert clock.flush_device_bound() == {}
 
 
-@pytest.mark.parametrize("many", [device_time._MANY, 7])
-def test_phases_sum_to_wall_clock_exactly(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_time, "_MANY", many)
+def test_phases_sum_to_wall_clock_exactly() -> None:
     random.seed(5)
     device = QueuedDevice(now_ns=1000)
     clock = PhaseClock(400, clock_ns=device)
@@ -146,28 +143,6 @@ def test_a_window_without_a_mark_shares_the_time_between_its_neighbours_like_the
     clock.close()
     device.work(6 * _MS)
     assert clock.flush() == ({"unattributed": 10 * _MS}, 10 * _MS), "the queue was full until then"
-
-
-def test_many_intervals_are_read_early_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for many in (1000, 8):
-        monkeypatch.setattr(device_time, "_MANY", many)
-        device = QueuedDevice()
-        clock = PhaseClock(0, base=Phase.UNATTRIBUTED, clock_ns=device)
-        clock.follow(device)
-        began = device.waits
-        for _ in range(50):
-            with clock.window(Phase.SIMULATE):
-                device.launch(3 * _MS)
-            with clock.window(Phase.LEARN):
-                device.work(2 * _MS)
-        assert device.waits == began
-        timeline = clock._timeline
-        assert timeline is not None
-        found.append((len(timeline._boundaries), clock.flush(), clock.flush_device_bound()))
-    (all_kept, *late), (kept, *early) = found
-    assert kept < all_kept == 200
-    assert early == late
 
 
 def test_the_clock_waits_for_no_device_that_fails() -> None:

@@ -30,7 +30,6 @@ def test_marks_enclose_the_work_of_torch_and_warp() -> None:
         numbers.fill_(1.0)
     last = timer.mark()
     timer.wait(last)
-    assert timer.passed(first) and timer.passed(between)
     assert timer.elapsed_ns(first, between) > 100_000
     assert timer.elapsed_ns(between, last) > 100_000
 

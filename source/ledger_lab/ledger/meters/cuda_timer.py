@@ -48,10 +48,6 @@ class CudaTimer:
         event.record(self._stream)
         return event
 
-    def passed(self, mark: object) -> bool:
-        """Tell whether an event has completed."""
-        return cast(torch.cuda.Event, mark).query()
-
     def wait(self, mark: object) -> None:
         """Wait for an event."""
         cast(torch.cuda.Event, mark).synchronize()

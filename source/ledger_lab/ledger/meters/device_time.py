@@ -9,9 +9,6 @@ _LATE_NS = 50_000
 """How much later than the host a device may finish an interval without counting as its bound [ns]. An idle device
 starts a kernel up to about 20 µs after its launch."""
 
-_MANY = 4096
-"""Number of intervals from which on those that the device has finished are read early, to limit the memory of marks."""
-
 
 class DeviceTimer(Protocol):
     """A device that executes the work of a queue in order, and marks moments in it."""
@@ -22,9 +19,6 @@ class DeviceTimer(Protocol):
         Returns:
             The mark; ``None`` while the device records a graph, because a mark would become a part of the graph.
         """
-
-    def passed(self, mark: object) -> bool:
-        """Tell whether the device has passed a mark, without waiting for it."""
 
     def wait(self, mark: object) -> None:
         """Wait until the device has passed a mark."""
@@ -87,26 +81,13 @@ class DeviceTimeline[Owner]:
         """End of the intervals that have been returned, on the host's clock [ns]."""
         return self._settled_ns
 
-    def add(self, owner: Owner) -> list[Interval[Owner]]:
+    def add(self, owner: Owner) -> None:
         """End an interval here, without waiting for the device. The next one begins.
 
         Args:
             owner: What the time since the last boundary counts for.
-
-        Returns:
-            Usually nothing; intervals that the device has finished, if there are many.
         """
-        boundary = _Boundary(owner, self._clock_ns(), self._timer.mark())
-        self._boundaries.append(boundary)
-        if boundary.mark is None or len(self._boundaries) % _MANY:
-            return []
-        passed = 0
-        for number, boundary in enumerate(self._boundaries, start=1):
-            if boundary.mark is not None:
-                if not self._timer.passed(boundary.mark):
-                    break
-                passed = number
-        return self._divide(passed, self._clock_ns())
+        self._boundaries.append(_Boundary(owner, self._clock_ns(), self._timer.mark()))
 
     def settle(self) -> list[Interval[Owner]]:
         """Wait for the device, and return the intervals since the last that were returned.
@@ -120,8 +101,8 @@ class DeviceTimeline[Owner]:
         if marks:
             self._timer.wait(marks[-1])
         now_ns = self._clock_ns()
-        intervals = self._divide(len(self._boundaries), now_ns, end_ns=now_ns)
-        self._left_ns = now_ns
+        intervals = self._divide(self._boundaries, now_ns)
+        self._boundaries, self._left_ns = [], now_ns
         self._compare_clocks()
         return intervals
 
@@ -142,16 +123,14 @@ class DeviceTimeline[Owner]:
         self._anchor_ns = self._clock_ns()
         self._anchor = self._timer.mark()
 
-    def _divide(self, count: int, now_ns: int, end_ns: int | None = None) -> list[Interval[Owner]]:
-        """Remove the first boundaries, and return the intervals that they end.
+    def _divide(self, boundaries: list[_Boundary[Owner]], now_ns: int) -> list[Interval[Owner]]:
+        """Return the intervals that some boundaries end.
 
         Args:
-            count: Number of boundaries. The device has passed them.
-            now_ns: The present.
-            end_ns: When the last of these intervals ended; by default, when the device passed the boundary.
+            boundaries: The boundaries. The device has passed them.
+            now_ns: The present, when the last of the intervals ends.
         """
-        boundaries, self._boundaries = self._boundaries[:count], self._boundaries[count:]
-        passed_ns: list[int | None] = [None] * count
+        passed_ns: list[int | None] = [None] * len(boundaries)
         if (anchor := self._anchor) is not None:
             elapsed_ns, anchor_ns = self._timer.elapsed_ns, self._anchor_ns
             # Clocks and launches are not exact, but no device passes a mark before the host has put it there.
@@ -161,14 +140,14 @@ class DeviceTimeline[Owner]:
             ]
         left_ns = [boundary.left_ns for boundary in boundaries]
         ends_ns = _filled(self._settled_ns, self._left_ns, left_ns, passed_ns)
-        if ends_ns and end_ns is not None:
-            ends_ns[-1] = end_ns
+        if ends_ns:
+            ends_ns[-1] = now_ns
         found = []
         for boundary, ends_at_ns, passed_at_ns in zip(boundaries, ends_ns, passed_ns, strict=True):
             ends_at_ns = max(ends_at_ns, self._settled_ns)
             late = passed_at_ns is not None and passed_at_ns - boundary.left_ns > _LATE_NS
             found.append(Interval(boundary.owner, ends_at_ns - self._settled_ns, late))
-            self._settled_ns, self._left_ns = ends_at_ns, boundary.left_ns
+            self._settled_ns = ends_at_ns
         return found
 
 

@@ -312,8 +312,8 @@ class PhaseClock:
         if self._timeline is None:
             self._count(self._stack[-1], self._held_out, self._slots, suspended_ns, now_ns - self._mark_ns)
             self._mark_ns = now_ns
-        elif intervals := self._timeline.add((self._stack[-1], self._held_out, self._slots, suspended_ns)):
-            self._take(intervals, self._timeline.settled_ns)
+        else:
+            self._timeline.add((self._stack[-1], self._held_out, self._slots, suspended_ns))
 
     def _take(self, intervals: Sequence[Interval[_Owner]], until_ns: int) -> None:
         """Count intervals that a device has finished.
