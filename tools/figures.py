@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.figures import Drawing, save_drawings
+from ledger_lab.studies.scaling.drawing import Drawing, save_drawings
 from ledger_lab.studies.scaling.figures import draw_ledger
 
 _RECORDS = Path(__file__).parents[1] / "records"

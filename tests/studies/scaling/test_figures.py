@@ -16,9 +16,9 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.figures import Drawing, save_drawings
 from ledger_lab.reports.page.model import ScalingPart
 from ledger_lab.studies.scaling import figures as drawn
+from ledger_lab.studies.scaling.drawing import Drawing, save_drawings
 from ledger_lab.studies.scaling.figures import draw_ledger, draw_studies, scaling_part
 from ledger_lab.studies.scaling.points import ScaledRun, find_studies
 from tests.fakes.ledgers import write_run
@@ -221,8 +221,8 @@ def test_a_page_has_a_bounded_number_of_pictures_of_runs_for_the_same_target(
     assert draw_ledger([runs[place] for place in alone], [summaries[place] for place in alone]) == []
     monkeypatch.setattr(drawn, "MOST_PICTURES", 3)
     part = scaling_part(runs, summaries, None)
-    assert (sum(len(group.pictures) for group in part.groups), part.left_out) == (3, 1)
+    assert (len(part.pictures), part.left_out) == (3, 1)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     part = scaling_part(runs, summaries, None)
-    assert (part.groups, part.missing_package) == ((), True)
+    assert (part.pictures, part.missing_package) == ((), True)
     assert scaling_part(runs[:1], summaries[:1], None) == ScalingPart()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +17,6 @@ from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick, by_yardstick, repeated_runs
 from ledger_lab.reports.columns import shown_columns
 from ledger_lab.reports.facts import attempt_starts_s
-from ledger_lab.reports.figures import Drawing
 from ledger_lab.reports.page.episodes import PanelEpisodes, PolicyOutcomes, collect_outcomes
 from ledger_lab.reports.page.live import Link
 from ledger_lab.reports.page.series import Curve, TelemetrySeries, return_curve, telemetry_series
@@ -29,27 +27,20 @@ from ledger_lab.wings import wing_part
 
 _MOST_POINTS, _ALL_POINTS = 300, 120_000
 """Largest number of points of one curve, and of all curves of a kind together."""
-_CSS_PIXELS_PER_INCH = 96
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
     """A picture on the page."""
 
+    title: str
     description: str
+    """What it shows, for readers who can't see it."""
     address: str
     """The SVG file as a ``data:`` URI."""
     width: int
     height: int
     """Size in CSS pixels."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PictureGroup:
-    """Pictures that belong together."""
-
-    title: str
-    pictures: tuple[Picture, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -57,7 +48,7 @@ class PictureGroup:
 class ScalingPart:
     """The page's section about scaling. It is empty if no task was trained with several sizes."""
 
-    groups: tuple[PictureGroup, ...] = ()
+    pictures: tuple[Picture, ...] = ()
     left_out: int = 0
     """Pictures that are left out, because there are too many."""
     missing_package: bool = False
@@ -272,18 +263,3 @@ def _log_rank_tests(cohorts: Sequence[CohortSummary], runs: Sequence[Run]) -> li
         if p_value is not None:
             tests.append(LogRankTest(a=a, b=b, p_value=p_value))
     return tests
-
-
-def picture_of(drawing: Drawing) -> Picture:
-    """Paint a picture for a page.
-
-    Args:
-        drawing: The figure.
-    """
-    width_in, height_in = drawing.size_in
-    return Picture(
-        description=drawing.description,
-        address=f"data:image/svg+xml;base64,{base64.b64encode(drawing.render('svg')).decode()}",
-        width=round(width_in * _CSS_PIXELS_PER_INCH),
-        height=round(height_in * _CSS_PIXELS_PER_INCH),
-    )

@@ -12,10 +12,10 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports import render_repricing
 from ledger_lab.reports.cohort_summary import missing_runs
-from ledger_lab.reports.figures import save_drawings
 from ledger_lab.reports.selection import PricedRequest, Selection, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.request import Program, flag
+from ledger_lab.studies.scaling.drawing import save_drawings
 from ledger_lab.studies.scaling.points import find_studies, scaled_runs
 from ledger_lab.studies.scaling.view import render_studies, studies_json
 

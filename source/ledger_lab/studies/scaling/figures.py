@@ -5,6 +5,7 @@ Each mark is a run. A hollow mark with an arrow is a run that missed the target:
 
 from __future__ import annotations
 
+import base64
 import re
 import statistics
 from collections import Counter
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.costs.model import pareto_front
 from ledger_lab.ledger.costs.prices import Price
-from ledger_lab.reports.figures import can_draw
-from ledger_lab.reports.figures.drawing import INK, SOFT, Drawing
-from ledger_lab.reports.figures.look import (
+from ledger_lab.reports.page.model import Picture, ScalingPart
+from ledger_lab.reports.summary import RunSummary
+from ledger_lab.studies.scaling.drawing import INK, SOFT, Drawing, can_draw
+from ledger_lab.studies.scaling.laws import Kind, RateFit, Refusal
+from ledger_lab.studies.scaling.look import (
     between,
     head,
     hue,
@@ -32,9 +35,6 @@ from ledger_lab.reports.figures.look import (
     size_axis,
     time_unit,
 )
-from ledger_lab.reports.page.model import PictureGroup, ScalingPart, picture_of
-from ledger_lab.reports.summary import RunSummary
-from ledger_lab.studies.scaling.laws import Kind, RateFit, Refusal
 from ledger_lab.studies.scaling.points import (
     ScaledRun,
     ScalingPoint,
@@ -58,6 +58,7 @@ _LONGEST_NAME = 32
 _MOST_NAMED = 16
 """With more sizes than these, only those on the Pareto front have their names in a figure of the cost."""
 _LAW_HUE = 3
+_CSS_PIXELS_PER_INCH = 96
 _MISSED = "target not reached: larger than shown"
 """Words for a hollow mark."""
 
@@ -73,11 +74,22 @@ def scaling_part(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Pr
     drawings = draw_ledger(runs, summaries, price)
     if not can_draw():
         return ScalingPart(missing_package=bool(drawings))
-    groups = [
-        PictureGroup(title=each.title, pictures=(picture_of(each),), notes=each.notes)
-        for each in drawings[:MOST_PICTURES]
-    ]
-    return ScalingPart(groups=tuple(groups), left_out=len(drawings[MOST_PICTURES:]))
+    pictures = tuple(map(_picture, drawings[:MOST_PICTURES]))
+    return ScalingPart(pictures=pictures, left_out=len(drawings[MOST_PICTURES:]))
+
+
+def _picture(drawing: Drawing) -> Picture:
+    """Paint a figure for a page."""
+    width, height = (round(_CSS_PIXELS_PER_INCH * inches) for inches in drawing.size_in)
+    address = f"data:image/svg+xml;base64,{base64.b64encode(drawing.render('svg')).decode()}"
+    return Picture(
+        title=drawing.title,
+        description=drawing.description,
+        address=address,
+        width=width,
+        height=height,
+        notes=drawing.notes,
+    )
 
 
 def draw_ledger(runs: Sequence[Run], summaries: Sequence[RunSummary], price: Price | None = None) -> list[Drawing]:

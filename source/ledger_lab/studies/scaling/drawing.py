@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -59,8 +58,6 @@ _STYLE = {
     "svg.hashsalt": "ledger_lab",  # identifiers in the file do not change from call to call
     "path.simplify": False,
 }
-_LOCK = threading.RLock()
-"""Matplotlib's settings belong to the process, and a server draws in several threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +117,7 @@ def _style() -> Iterator[None]:
     """Let everything that is painted meanwhile have the look of these figures."""
     import matplotlib
 
-    with _LOCK, matplotlib.rc_context(), warnings.catch_warnings():
+    with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")  # the SVG file has the text anyway
         matplotlib.rcdefaults()  # a user's own settings would change the files
         matplotlib.rcParams.update(_STYLE)

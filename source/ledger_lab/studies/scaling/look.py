@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ledger_lab.names import visible
-from ledger_lab.reports.figures.drawing import INK, PAPER
+from ledger_lab.studies.scaling.drawing import INK, PAPER
 from ledger_lab.units import quantity
 
 if TYPE_CHECKING:
