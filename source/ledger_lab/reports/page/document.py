@@ -15,14 +15,7 @@ from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
 from ledger_lab.reports.page.live import LivePart, render_live
 from ledger_lab.reports.page.model import PageModel
-from ledger_lab.reports.page.parts import (
-    embedded_json,
-    hash_sources,
-    page_part,
-    page_script,
-    page_template,
-    plotly_script,
-)
+from ledger_lab.reports.page.parts import hash_sources, page_part, page_script, page_template, plotly_script
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import MISSING, target_share
 
@@ -99,6 +92,8 @@ def _render(
     model: PageModel, mode: Mode = "done", version: str = "", *, live: LivePart | None = None, bare: bool = False
 ) -> str:
     """Return a page, with or without styles and scripts."""
+    from jinja2.utils import htmlsafe_json_dumps
+
     plotly, script, style = plotly_script(), page_script(), page_part("page.css")
     return page_template("page.html").render(
         model=model,
@@ -115,7 +110,7 @@ def _render(
         zip=zip,
         policy=page_policy(mode),
         style=Markup(style),
-        data=Markup(embedded_json(model.to_json())),
+        data=htmlsafe_json_dumps(model.to_json(), separators=(",", ":"), allow_nan=False),
         plotly=Markup(plotly),
         script=Markup(script),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -35,28 +34,26 @@ SCRIPTS = (
 
 
 @cache
-def page_part(name: str, package: str = __package__) -> str:
+def page_part(name: str) -> str:
     """Return the text of a part of a page.
 
     Args:
-        name: Name of the file.
-        package: Package of the page, with the file in its folder ``template``.
+        name: Name of the file in the folder ``template``.
     """
-    return files(package).joinpath("template", name).read_text(encoding="utf-8")
+    return files(__package__).joinpath("template", name).read_text(encoding="utf-8")
 
 
 @cache
-def page_template(name: str, package: str = __package__) -> Template:
+def page_template(name: str) -> Template:
     """Return a template of a page; all texts that it takes are escaped.
 
     Args:
         name: Name of its file.
-        package: Package of the page.
     """
     from jinja2 import Environment, StrictUndefined
 
     templates = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return templates.from_string(page_part(name, package))
+    return templates.from_string(page_part(name))
 
 
 @cache
@@ -81,18 +78,6 @@ def _inside_element(script: str) -> str:
     """Escape text that would end the script element early, and use the line ends that a browser hashes."""
     script = script.replace("\r\n", "\n").replace("\r", "\n")
     return re.sub(r"<(?=/script|!--|script)", r"\\x3c", script, flags=re.IGNORECASE)
-
-
-def embedded_json(value: object) -> str:
-    """Return JSON that is safe inside a script element: no text in it can end the element, or open a comment.
-
-    Raises:
-        ValueError: If a number is not finite.
-    """
-    plain = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        plain = plain.replace(character, f"\\u{ord(character):04x}")
-    return plain
 
 
 def hash_sources(parts: Sequence[str]) -> str:
