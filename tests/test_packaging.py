@@ -159,7 +159,7 @@ def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host(nam
 
 def third_party_imports(*rooms: str) -> set[str]:
     """The packages that the files of these rooms import, as the names to install, wherever an import stands."""
-    distributions = {"pynvml": "nvidia-ml-py"}
+    distributions = {"pynvml": "nvidia-ml-py", "yaml": "pyyaml"}
     modules = set()
     for room in rooms:
         place = ROOT / "source" / "ledger_lab" / room

@@ -95,46 +95,24 @@ def yaml_text(value: Any) -> str:
     Args:
         value: Texts, whole numbers, truth values, and lists and tables of them.
     """
-    return "".join(f"{line}\n" for line in _yaml_lines(value))
+    import yaml  # slow to import
 
+    class Dumper(yaml.SafeDumper):
+        """Writes each list and table at its place, with its items indented."""
 
-def _yaml_lines(value: Any) -> list[str]:
-    """Return the lines of a value. Those after the first have the indentation that they need below a key."""
-    if isinstance(value, dict) and value:
-        lines = []
-        for key, item in value.items():
-            first, *rest = _yaml_lines(item)
-            if isinstance(item, dict | list) and item:
-                lines += [f"{_yaml_scalar(key)}:", *(f"  {line}" if line else "" for line in (first, *rest))]
-            else:
-                lines += [f"{_yaml_scalar(key)}: {first}", *rest]
-        return lines
-    if isinstance(value, list) and value:
-        lines = []
-        for item in value:
-            first, *rest = _yaml_lines(item)
-            lines += [f"- {first}", *(f"  {line}" if line else "" for line in rest)]
-        return lines
-    if isinstance(value, str) and value.endswith("\n") and value.replace("\n", "").isprintable():
-        first, *rest = value[:-1].split("\n")
-        if first and rest and rest[-1] and not first.startswith(" "):
-            return ["|", *(f"  {line}" if line else "" for line in (first, *rest))]
-    return [_yaml_scalar(value)]
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
 
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+            super().increase_indent(flow, False)
 
-def _yaml_scalar(value: Any) -> str:
-    """Return a value on one line."""
-    if not isinstance(value, str):
-        return json.dumps(value)
-    if _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
-        return value
-    return '"' + "".join(each if each.isprintable() and each not in '"\\' else _escaped(each) for each in value) + '"'
+    def text(dumper: Dumper, value: str) -> Any:
+        is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
+        style = "|" if value.endswith("\n") else None if is_plain else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
-
-def _escaped(character: str) -> str:
-    """Return the escape sequence of a character in a double-quoted text of YAML."""
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
+    Dumper.add_representer(str, text)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, width=float("inf"), allow_unicode=True)
 
 
 def _toml_key(key: str) -> str:
