@@ -174,6 +174,13 @@ def test_missed_targets_on_both_sides_give_no_bound(tmp_path: Path) -> None:
     assert all(claim.startswith("no claim: ") for claim in claims(finding_of(tmp_path, "c", "d")))
 
 
+def test_a_whole_id_names_its_run_also_if_another_id_begins_with_it(tmp_path: Path) -> None:
+    for run_id in ("run1", "run10"):
+        write_run(tmp_path, run_id)
+    finding = finding_of(tmp_path, "run1", "run10")
+    assert (finding.a.run_ids, finding.b.run_ids) == ({"run1"}, {"run10"})
+
+
 def score_on_fresh_seeds(root: Path, ids: tuple[str, str], won: tuple[int, int], **changes: object) -> None:
     """Write the rows of an evaluation that compared the last checkpoints of two runs."""
     seeds = list(comparison_seeds(*(sha256_of(run_id, "model_2.pt") for run_id in ids), 10))

@@ -311,11 +311,10 @@ def select_side(
     Raises:
         UserError: If the name matches nothing or several things, or the run has not ended.
     """
-    chosen = selected_runs(runs, [name])
-    is_cohort = any(run.cohort == name for run in chosen)
-    if is_cohort:
-        chosen = [run for run in chosen if run.cohort == name]
-    elif len(chosen) > 1:
+    named = selected_runs(runs, [name])
+    cohort = [run for run in named if run.cohort == name]
+    chosen = cohort or [run for run in named if run.run_id == name] or named
+    if not cohort and len(chosen) > 1:
         ids = ", ".join(run.run_id for run in chosen[:5])
         raise UserError(f"{name!r} begins the ids of {len(chosen)} runs, such as {ids}: give more characters")
     summaries = tuple(summarize_run(run, price) for run in chosen)
@@ -328,7 +327,7 @@ def select_side(
         name=name,
         runs=tuple(by_id[summary.run_id] for summary in kept),
         summaries=tuple(kept),
-        declared_size=(declared_sizes or {}).get(name, 0) if is_cohort else 1,
+        declared_size=(declared_sizes or {}).get(name, 0) if cohort else 1,
         repeated=repeated,
     )
 
