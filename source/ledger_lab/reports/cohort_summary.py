@@ -11,17 +11,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ledger_lab.ledger import Cohort, Run, RunDeclared, Status
 from ledger_lab.ledger.comparability import differing, settings
 from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, RunCost, cohort_cost
 from ledger_lab.ledger.costs.model import sum_if_known
+from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.costs.time_to_target import RunTime, median_time_to_target, restricted_mean_time
+from ledger_lab.ledger.find import find_run
 from ledger_lab.panels.intervals import false_pass_bound
 from ledger_lab.reports.columns import Shown, TableCell, figure, summarize
-from ledger_lab.reports.summary import RunSummary, priced
+from ledger_lab.reports.summary import RunSummary, priced, summarize_run
 from ledger_lab.units import counted, duration, percent, usd
 
 
@@ -157,13 +159,12 @@ class Contents:
 
 @dataclass(frozen=True)
 class EarlierRuns:
-    """What is known about the runs whose checkpoints other runs began with."""
+    """Where to find the runs whose checkpoints other runs began with."""
 
-    find: Callable[[Mapping[str, Any]], RunSummary | None] = lambda began: None
-    """Takes the field ``began_from`` of a declaration, and returns the earlier run if its rows are at hand, with its
-    cost at the price of the report."""
-    repriced: bool = False
-    """Whether the report was asked for another price than the declared one."""
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    """Runs at hand, by their ids; with any, those of pretrained policies are found, too."""
+    price: Price | None = None
+    """Price that replaces the declared prices."""
 
     def spend_usd(self, members: Sequence[RunSummary]) -> float | None:
         """Return the spend of all earlier runs of some runs, each of them once [USD].
@@ -184,16 +185,26 @@ class EarlierRuns:
             began = pending.pop()
             if began is None or (run_id := began["run_id"]) in own:
                 continue
-            known = self.find(began)
-            if known is None:
-                amount = None if self.repriced else began["usd"]
+            run = self._find(began)
+            if run is None:
+                amount = None if self.price is not None else began["usd"]
                 earlier = found.setdefault(run_id, amount)  # the same run may have spent more when a later one began
                 found[run_id] = None if amount is None or earlier is None else max(amount, earlier)
             elif run_id not in found:
+                known = summarize_run(run, self.price)
                 found[run_id] = known.billable_usd
                 pending.append(known.began_from)
         amounts = [amount for amount in found.values() if amount is not None]
         return math.fsum(amounts) if len(amounts) == len(found) else None
+
+    def _find(self, began: Mapping[str, Any]) -> Run | None:
+        """Return the run of a checkpoint; ``None`` if its rows are not at hand."""
+        if not self.runs or began["run_id"] in self.runs:
+            return self.runs.get(began["run_id"])
+        from ledger_lab.tasks.pretrained import ROOT, shipped_tasks  # few runs begin with a pretrained policy
+
+        shipped = find_run(str(ROOT / began["task"]), ROOT) if began["task"] in shipped_tasks() else None
+        return shipped if shipped is not None and shipped.run_id == began["run_id"] else None
 
 
 class _CohortFacts:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Ledger, LedgerDamageError, Run, RunDeclared, read_ledger
 from ledger_lab.ledger.cores import map_on_cores
 from ledger_lab.ledger.costs.prices import Price, load_price_book, resolve_price
-from ledger_lab.ledger.find import find_run, require_ledger, tell_damage, telling_damage
+from ledger_lab.ledger.find import require_ledger, tell_damage, telling_damage
 from ledger_lab.reports.cohort_summary import (
     Contents,
     EarlierRuns,
@@ -170,7 +170,7 @@ def select_in(
     sound = tuple(run for run in ledger.runs if run.run_id not in lost)
     ledger = replace(ledger, runs=sound, damage=(*ledger.damage, *lost.values()))
     runs = [run for run in runs if run.run_id in known]
-    earlier = EarlierRuns(_finder(ledger, known, price), repriced=price is not None)
+    earlier = EarlierRuns({run.run_id: run for run in sound}, price)
     together_summarized = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declarations)
     return Selection(ledger, names, Contents(runs, [known[run.run_id] for run in runs], together_summarized), price)
 
@@ -213,24 +213,6 @@ def selected_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
             raise UserError(f"no run or cohort {name!r}: {nearest(name, {run.run_id for run in runs} | cohorts)}")
     begun = tuple(names) or ("",)
     return [run for run in runs if run.run_id.startswith(begun) or run.cohort in begun]
-
-
-def _finder(
-    ledger: Ledger, known: Mapping[str, RunSummary], price: Price | None
-) -> Callable[[Mapping[str, Any]], RunSummary | None]:
-    """Return a function that finds the run whose checkpoint another run began with, in the ledger or shipped."""
-    by_id = {run.run_id: run for run in ledger.runs}
-
-    @cache
-    def summarized(run_id: str, task: str) -> RunSummary | None:
-        if run_id in known or run_id in by_id:
-            return known.get(run_id) or summarize_run(by_id[run_id], price)
-        from ledger_lab.tasks.pretrained import ROOT, shipped_tasks  # few runs begin with a pretrained policy
-
-        shipped = find_run(str(ROOT / task), ROOT) if task in shipped_tasks() else None
-        return summarize_run(shipped, price) if shipped is not None and shipped.run_id == run_id else None
-
-    return lambda began: summarized(began["run_id"], str(began["task"]))
 
 
 def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary | LedgerDamageError]:
