@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import pkgutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -114,7 +114,7 @@ def _as_json(request: ReportRequest, found: Selection) -> dict[str, object]:
     """Return all figures as plain JSON values; bottlenecks only of runs that the user names."""
     contents, declared = found.contents, found.ledger.cohorts
     bottlenecks = _bottlenecks(found) if request.runs else {}
-    explained = {run_id: bottleneck.to_json() for run_id, bottleneck in bottlenecks.items()}
+    explained = {run_id: asdict(bottleneck) for run_id, bottleneck in bottlenecks.items()}
     missing = missing_runs(declared, contents.summaries)
     return {
         "asked_price": found.asked_price,

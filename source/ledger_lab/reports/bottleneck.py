@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.ledger.encoding import canonical_json
@@ -60,10 +59,6 @@ class Bottleneck:
     not measured."""
     advice: list[Advice]
     """Advice that would make the run shorter, the largest gain first."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
-        return asdict(self)
 
 
 def find_bottlenecks(
