@@ -143,8 +143,7 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     if not wrong:
         console.print(
             "every exit status is right, every iteration is counted once, steps and cost are exact, the target is "
-            "reached, checkpoints are whole"
-            + (", and all is as without interruptions, bit for bit" if facts["exactness"] == ["bitwise"] else ""),
+            "reached, checkpoints are whole",
             soft_wrap=True,
         )
     for each in wrong:
@@ -266,7 +265,7 @@ def _what_is_wrong(run: Run, lives: Mapping[int | None, Interruption]) -> Iterat
 
 def _differences(run: Run, twin: Run) -> Iterator[str]:
     """List the results in which a training differs from the uninterrupted training, if the difference is not chance."""
-    if any(row.exactness != "bitwise" for attempt in run.attempts for row in attempt.of(StateRestored)):
+    if any(attempt.of(StateRestored) for attempt in run.attempts):  # its episodes began anew
         return
     ours, theirs = ({saved.iteration: saved.sha256 for saved in each.checkpoints} for each in (run, twin))
     if other := [iteration for iteration, sha256 in theirs.items() if ours.get(iteration) != sha256]:
@@ -296,7 +295,6 @@ def _facts(run: Run) -> dict[str, Any]:
         "wall_s": summary.wall_s,
         "restart_s": summary.phases.get("restart", 0.0),
         "to_target_s": summary.wall_to_target_s,
-        "exactness": sorted({row.exactness for attempt in run.attempts for row in attempt.of(StateRestored)}),
         "heldout_success": [c.heldout_successes for c in summary.checkpoints if c.heldout_successes is not None],
         "mean_return": [window.figures["mean_return"] for _, window in run.windows if "mean_return" in window.figures],
     }

@@ -64,7 +64,7 @@ def one_of_each() -> Rows:
         uuid="GPU-1", utilization=0.5, memory_used_bytes=10**9, power_w=100.0, energy_mj=10**6, temperature_c=50.0,
         sm_clock_mhz=1000,
     )  # fmt: skip
-    state: dict[str, Any] = {"sha256": "00", "iteration": 1, "env_steps": 40, "exactness": "bitwise"}
+    state: dict[str, Any] = {"sha256": "00", "iteration": 1, "env_steps": 40}
     figures = {"mean_return": 1.0, "value_loss": 2.0}
     training = window(2, 80, {"simulate": SECOND, "learn": SECOND}, 8 * SECOND)
     ended: dict[str, Any] = {"peak_host_memory_bytes": 10**9, "peak_gpu_memory_bytes": 10**9}

@@ -183,7 +183,6 @@ def write_run(
                     size_bytes=len(saved),
                     iteration=1,
                     env_steps=40,
-                    exactness="bitwise",
                     wall_ns=5 * SECOND,
                 )
             )

@@ -80,7 +80,6 @@ def train() -> int:
                     size_bytes=len(state),
                     iteration=iteration,
                     env_steps=40 * iteration,
-                    exactness="bitwise",
                     wall_ns=wall_ns,
                 )
             )

@@ -30,10 +30,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 REPLAY = ReplayPlan(
-    steps=100,
-    setting="agent.steps",
+    settings={"replay_steps": "agent.steps"},
+    replay_steps=100,
     warm_up_steps=0,
-    warm_up_setting="agent.warm_up_steps",
     batch_size=8,
     updates_per_step=1,
 )

@@ -228,7 +228,6 @@ def _saved(iteration: int, wall_s: float) -> StateSaved:
         size_bytes=1,
         iteration=iteration,
         env_steps=40 * iteration,
-        exactness="bitwise",
         wall_ns=round(wall_s * SECOND),
     )
 

@@ -22,8 +22,9 @@ from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.tasks.registry import registered_tasks
 from ledger_lab.training.launch import read_world
+from ledger_lab.training.ranks import GradientWatch
 from ledger_lab.training.runners.adapter import load_adapter
-from ledger_lab.training.runners.collectives import GradientNorms, metered_collectives
+from ledger_lab.training.runners.collectives import metered_collectives
 from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.process_group import joined
 from ledger_lab.training.runners.recorded_calls import recorded_calls
@@ -71,18 +72,22 @@ def main() -> None:
                 heard = Heard(stop_after=3)
                 trainer = adapter.trainer(env, agent_cfg, run_dir, clock, heard.record)  # type: ignore[arg-type]
                 seeded = torch.initial_seed()
-                heard.on_each = lambda _: group.require_equal(trainer.state())  # noqa: B023
-                optimizer, averaging = OPTIMIZED[library](trainer), trainer.averaging()
-                assert averaging is not None
-                norms = GradientNorms(averaging)
+                optimizer, rows = OPTIMIZED[library](trainer), []
+                watch = GradientWatch(world, 5, rows.append)
+
+                def compare(iterations: int) -> None:
+                    group.require_equal(trainer.state())  # noqa: B023
+                    watch.after_iteration(iterations)  # noqa: B023
+
+                heard.on_each = compare
 
                 def gradient(*_: Any) -> torch.Tensor:
                     grouped = (each for group in optimizer.param_groups for each in group["params"])  # noqa: B023
                     return torch.cat([each.grad.flatten() for each in grouped if each.grad is not None]).double()
 
-                with norms.measured(), recorded_calls(torch.Tensor, "backward", gradient) as gradients:
+                with watch.measuring(trainer), recorded_calls(torch.Tensor, "backward", gradient) as gradients:
                     trainer.train(heard.on_iteration)
-                measured, own = norms.take(), torch.stack(gradients)
+                own = torch.stack(gradients)
                 average = own.clone()
                 dist.all_reduce(average)
             part, mean, count = NORMALIZER[library]
@@ -93,7 +98,10 @@ def main() -> None:
                 "actions": float(torch.cat(env.actions).sum()),
                 "synchronized": clock.flush()[0].get("synchronize", 0) > 0,
                 "seeded": seeded,
-                "gradients": [measured.steps, measured.own, measured.average],
+                "gradients": [
+                    sum(row.steps for row in rows),
+                    *(sum(row.steps * getattr(row, name) for row in rows) for name in ("own_square", "average_square")),
+                ],
                 "by_autograd": [len(own), float(own.square().sum()), float((average / world.size).square().sum())],
                 "observed": torch.cat(env.observed).double().sum(dim=0).tolist(),
                 "normalized_by": (normalizer[mean].double() * normalizer[count]).flatten().tolist(),

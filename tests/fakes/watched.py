@@ -109,7 +109,7 @@ def make_run(
             journal.append(CheckpointSaved.from_data({**saved, "iteration": iterations, "env_steps": 40 * iterations}))
             journal.append(replace(result(run_id, "m.pt", 6, purpose="screening"), wall_ns=wall_ns))
             if state:
-                kept = {"sha256": hashlib.sha256(STATE).hexdigest(), "size_bytes": len(STATE), "exactness": "bitwise"}
+                kept = {"sha256": hashlib.sha256(STATE).hexdigest(), "size_bytes": len(STATE)}
                 kept |= {"iteration": iterations, "env_steps": 40 * iterations, "wall_ns": wall_ns}
                 journal.append(StateSaved.from_data(kept))
             if health is not None:

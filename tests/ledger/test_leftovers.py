@@ -24,7 +24,6 @@ def trained_on(run_dir: Path) -> Path:
                 size_bytes=len(saved),
                 iteration=2,
                 env_steps=80,
-                exactness="bitwise",
                 wall_ns=SECOND,
             )
         )

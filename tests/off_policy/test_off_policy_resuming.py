@@ -55,16 +55,6 @@ def test_a_training_that_is_resumed_near_its_end_still_learns(library: str, algo
     assert {"value_loss", "learning_rate"} <= set(last)
 
 
-def test_a_short_refill_is_told_with_its_reason() -> None:
-    for library, setting in (("skrl", "agent.agent.learning_starts"), ("rl_games", "agent.warm_up_steps")):
-        plan = adapter("sac", library).plan(adapter("sac", library).prepare(translated("sac", library), "cpu")).replay
-        assert plan is not None
-        told = "16 steps are left, so the replay memory refills for 8 steps instead of 20"
-        assert plan.short_refill(144, 160) == f"{told} ({setting})"
-        for done, steps in ((120, 160), (144, 1160), (160, 160), (2, 22)):
-            assert plan.short_refill(done, steps) is None
-
-
 def test_no_training_that_is_resumed_updates_earlier_than_a_new_one() -> None:
     config = translated("sac", warm_up_steps=1000)
     plan = adapter("sac").plan(adapter("sac").prepare(config, "cpu")).replay

@@ -134,18 +134,18 @@ def test_sums_of_rewards_are_those_of_a_plain_loop(added: int, steps: int, devic
     episodes.go(added)
     memory = episodes.memory
     index, after = memory.draw(200)
-    ahead = memory.look_ahead(index, after, steps, 0.9)
+    rewards, discounts, lasts, afters = memory.look_ahead(index, after, steps, 0.9)
     lengths = set()
     for place, each in enumerate(index.tolist()):
         row, env = divmod(each, ENVS)
         age = (memory.added - 1 - row) % memory.steps
         total, factor, last = episodes.sum_up(age, env, steps, 0.9)
         lengths.add(round(factor, 5))
-        assert float(ahead.rewards[place]) == pytest.approx(total, rel=1e-6)
-        assert float(ahead.discounts[place]) == pytest.approx(factor, rel=1e-6)
-        assert torch.equal(memory.read("terminated", ahead.last[place : place + 1])[0], last["terminated"])
+        assert float(rewards[place]) == pytest.approx(total, rel=1e-6)
+        assert float(discounts[place]) == pytest.approx(factor, rel=1e-6)
+        assert torch.equal(memory.read("terminated", lasts[place : place + 1])[0], last["terminated"])
         for name in OBSERVED:
-            assert torch.equal(memory.read(name, ahead.after[place : place + 1])[0], last[f"next_{name}"])
+            assert torch.equal(memory.read(name, afters[place : place + 1])[0], last[f"next_{name}"])
     assert len(lengths) > 1 or steps == 1 or added < 6, "some sums are cut short"
 
 
@@ -156,11 +156,11 @@ def test_a_timeout_ends_a_sum_although_the_next_episode_begins_where_the_last_on
         values = {"seen": torch.tensor([[seen]]), "rewards": torch.ones(1, 1), "terminated": torch.zeros(1, 1) > 0}
         memory.add(values, {"seen": torch.tensor([[following]])})
     first = torch.arange(3)
-    ahead = memory.look_ahead(first, memory._next.view(-1)[first], 3, 0.5)
-    assert ahead.last.tolist() == [1, 1, 3]
-    assert ahead.rewards.flatten().tolist() == [1.5, 1.0, 1.5]
-    assert ahead.discounts.flatten().tolist() == [0.25, 0.5, 0.25]
-    assert memory.read("seen", ahead.after).flatten().tolist() == [1.0, 1.0, 3.0]
+    rewards, discounts, lasts, afters = memory.look_ahead(first, memory._next.view(-1)[first], 3, 0.5)
+    assert lasts.tolist() == [1, 1, 3]
+    assert rewards.flatten().tolist() == [1.5, 1.0, 1.5]
+    assert discounts.flatten().tolist() == [0.25, 0.5, 0.25]
+    assert memory.read("seen", afters).flatten().tolist() == [1.0, 1.0, 3.0]
 
 
 def restored_from(memory: ReplayMemory) -> ReplayMemory:

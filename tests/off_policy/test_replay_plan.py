@@ -13,14 +13,13 @@ from ledger_lab.off_policy.replay_plan import ReplayPlan, bytes_per_transition
 
 ENVS, OBSERVATION_BYTES, ACTIONS = 16, 20, 2
 GPU = torch.device("cuda:0")
+SETTINGS = {"replay_steps": "agent.steps", "replay_on_host": "agent.replay_on_host"}
 PLAN = ReplayPlan(
-    steps=100,
-    setting="agent.steps",
+    settings=SETTINGS,
+    replay_steps=100,
     warm_up_steps=0,
-    warm_up_setting="agent.warm_up_steps",
     batch_size=8,
     updates_per_step=1,
-    host_setting="agent.replay_on_host",
 )
 
 
@@ -50,8 +49,12 @@ def require(plan: ReplayPlan, device: torch.device) -> None:
             "of cuda:0 are free, of which 10 % are kept for networks and batches: there is room for 40 steps; "
             "agent.replay_on_host=true uses the memory of the host$",
         ),
-        (replace(PLAN, host_setting=None), GPU, "of cuda:0 are free, .*: there is room for 40 steps$"),
-        (replace(PLAN, on_host=True), GPU, "of cpu are free, .*: there is room for 70 steps$"),
+        (
+            replace(PLAN, settings={"replay_steps": "agent.steps"}),
+            GPU,
+            "of cuda:0 are free, .*: there is room for 40 steps$",
+        ),
+        (replace(PLAN, replay_on_host=True), GPU, "of cpu are free, .*: there is room for 70 steps$"),
         (PLAN, torch.device("cpu"), "of cpu are free, .*: there is room for 70 steps$"),
     ],
 )
@@ -68,7 +71,7 @@ def test_the_processes_of_a_machine_share_the_memory_of_the_host() -> None:
 
 
 def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
-    require(replace(PLAN, steps=40), GPU)
-    require(replace(PLAN, steps=70, on_host=True), GPU)
+    require(replace(PLAN, replay_steps=40), GPU)
+    require(replace(PLAN, replay_steps=70, replay_on_host=True), GPU)
     with pytest.raises(UserError, match="agent.steps 41: "):
-        require(replace(PLAN, steps=41), GPU)
+        require(replace(PLAN, replay_steps=41), GPU)

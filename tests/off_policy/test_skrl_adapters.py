@@ -111,28 +111,6 @@ def test_the_policy_is_updated_after_its_delay(tmp_path: Path) -> None:
     assert "policy_loss" not in training.heard.figures[2], "no update computed one"
 
 
-def test_a_resumed_training_keeps_the_entropy_coefficient(sac: Training, tmp_path: Path) -> None:
-    state = sac.trainer.state()
-    resumed = Training("sac", tmp_path, iterations=5, observation_normalization=True)
-    resumed.trainer.restore(state)
-    assert torch.equal(resumed.trainer.state()["log_entropy_coefficient"], state["log_entropy_coefficient"])
-    assert float(resumed.agent._entropy_coefficient) == pytest.approx(float(sac.agent._entropy_coefficient))
-
-
-def test_a_resumed_training_counts_the_updates_on(td3: Training, tmp_path: Path) -> None:
-    state = td3.trainer.state()
-    resumed = Training("td3", tmp_path, iterations=6, observation_normalization=True, **OPTIONS)
-    resumed.trainer.restore(state)
-    before = resumed.agent._update_counter
-    assert before == td3.agent._update_counter > 0
-    assert all(
-        torch.equal(resumed.trainer.state()["target_policy"][name], value)
-        for name, value in state["target_policy"].items()
-    )
-    resumed.train()
-    assert resumed.agent._update_counter == before + 28, "two updates in every second step, after 20 of 48 steps"
-
-
 def test_actions_are_not_rounded_to_half_precision(tmp_path: Path) -> None:
     training = Training("td3", tmp_path, iterations=2)
     training.agent.cfg.mixed_precision = True
@@ -208,7 +186,7 @@ def test_the_librarys_own_settings_that_would_be_misread_are_refused(
     agent_cfg, learner = translated(algorithm), adapter(algorithm)
     agent_cfg["agent"][name] = value
     with pytest.raises(UserError, match=complaint):
-        learner.require_learnable(learner.prepare(agent_cfg, "cpu"))
+        learner.prepare(agent_cfg, "cpu")
 
 
 def test_a_configuration_without_a_target_policy_is_refused() -> None:

@@ -97,7 +97,7 @@ def test_stretches_of_different_steps_do_not_count(
 
 def test_stretches_after_the_state_that_a_later_attempt_resumes_from_are_lost(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", world_size=2, num_envs=8, horizon=4, minibatches=2)
-    state = {"sha256": "0" * 64, "iteration": 10, "env_steps": 1, "exactness": "statistical"}
+    state = {"sha256": "0" * 64, "iteration": 10, "env_steps": 1}
     saved = StateSaved(**state, size_bytes=1, wall_ns=2 * SECOND)  # type: ignore[arg-type]
     restored = StateRestored(**state, attempt=2, saved_wall_ns=2 * SECOND, reasons=[], wall_ns=SECOND)  # type: ignore[arg-type]
     rows = noisy([50.0] * 20)

@@ -49,7 +49,7 @@ def began(phase: Literal["startup", "restart"]) -> Row:
 
 def saved(sha256: str, iteration: int, at_s: int) -> StateSaved:
     return StateSaved(
-        sha256=sha256, size_bytes=1, iteration=iteration, env_steps=40 * iteration, exactness="statistical",
+        sha256=sha256, size_bytes=1, iteration=iteration, env_steps=40 * iteration,
         wall_ns=at_s * SECOND,
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def saved(sha256: str, iteration: int, at_s: int) -> StateSaved:
 def restored(sha256: str, attempt: int, iteration: int, saved_at_s: int) -> StateRestored:
     return StateRestored(
         sha256=sha256, attempt=attempt, saved_wall_ns=saved_at_s * SECOND, iteration=iteration,
-        env_steps=40 * iteration, exactness="statistical", reasons=[], wall_ns=2 * SECOND,
+        env_steps=40 * iteration, reasons=[], wall_ns=2 * SECOND,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Status
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.training.launch import World, torchrun_argv
 from ledger_lab.training.ranks import GradientWatch, merged, require_divisible, share_of
-from ledger_lab.training.runners.collectives import NormSums
+from ledger_lab.training.runners.collectives import GradientAveraging
 from ledger_lab.training.runners.process_group import ProcessGroup
 from tests.fakes.ledgers import outcomes
 from tests.fakes.supervised import attempt_of
@@ -236,58 +237,71 @@ def test_seeds_that_cannot_be_divided_are_refused_with_numbers_that_work() -> No
         require_divisible(panel, 300)
 
 
-STEPS = 20
-"""Gradient steps of an iteration."""
+STEPS = 2
+"""Gradient steps of an iteration that count."""
+MEAN = pytest.approx(10.0)
+"""Mean of the squared norms of these steps."""
 
 
-class Norms:
-    """Stands for the norms of a training, whose squares are 3 for a process and 2 for the average."""
+class Learner:
+    """Averages its gradient in two pieces. :mod:`tests.fakes.toy_ranks` compares those of the libraries."""
 
-    def __init__(self, averaging: object) -> None:
-        """Keep nothing."""
+    def __init__(self, scaler: torch.amp.GradScaler) -> None:
+        self.gradient, self._scaler = torch.zeros(4), scaler
 
-    @contextmanager
-    def measured(self) -> Iterator[None]:
-        """Measure nothing."""
-        yield
+    def averaging(self) -> GradientAveraging:
+        return GradientAveraging(calls=[(self, "average")], scaler=self._scaler)
 
-    def take(self) -> NormSums:
-        """Return the sums of an iteration."""
-        return NormSums(steps=STEPS, own=3.0 * STEPS, average=2.0 * STEPS)
+    def average(self) -> None:
+        for piece in self.gradient.split(2):
+            dist.all_reduce(piece)
 
 
-class Trainer:
-    """Averages gradients."""
+@pytest.fixture
+def gradients(tmp_path: Path) -> Iterator[Callable[..., list[Any]]]:
+    """Return a function that gives the rows of a training of at most 180 iterations, in stretches of three.
 
-    def averaging(self) -> object:
-        """Return something."""
-        return object()
+    The group has one process, so that the average is the process's own gradient.
+    """
 
+    def rows(iterations: int, *, processes: int = 2, scale: float = 1.0) -> list[Any]:
+        written: list[Any] = []
+        watch, collective = GradientWatch(World(size=processes), 180, written.append), dist.all_reduce
+        learner = Learner(torch.amp.GradScaler("cpu", init_scale=scale))
+        with watch.measuring(learner):  # type: ignore[arg-type]
+            for iteration in range(1, iterations + 1):
+                for value in (1.0, float("inf"), float("nan"), 2.0):
+                    learner.gradient = scale * torch.full((4,), value)
+                    learner.average()
+                    dist.all_reduce(torch.ones(3))
+                watch.after_iteration(iteration)
+        assert dist.all_reduce is collective
+        return [(row.iteration, row.steps, row.own_square, row.average_square) for row in written]
 
-def rows(monkeypatch: pytest.MonkeyPatch, iterations: int, *, processes: int = 2) -> list[Any]:
-    """Return the rows of a training of at most 180 iterations, in stretches of three."""
-    monkeypatch.setattr("ledger_lab.training.ranks.GradientNorms", Norms)
-    written: list[Any] = []
-    watch = GradientWatch(World(size=processes), 180, written.append)
-    with watch.measuring(Trainer()):  # type: ignore[arg-type]
-        for iteration in range(1, iterations + 1):
-            watch.after_iteration(iteration)
-    return [(row.iteration, row.steps, row.own_square, row.average_square) for row in written]
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    yield rows
+    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(
     ("iterations", "stretches"),
     [(6, [(3, 3), (6, 3)]), (8, [(3, 3), (6, 3), (8, 2)]), (1, [(1, 1)]), (0, [])],
 )
-def test_a_training_that_ends_early_records_its_last_stretch(
-    monkeypatch: pytest.MonkeyPatch, iterations: int, stretches: list[tuple[int, int]]
+def test_a_training_that_ends_early_records_the_gradients_of_its_last_stretch(
+    gradients: Callable[..., list[Any]], iterations: int, stretches: list[tuple[int, int]]
 ) -> None:
-    assert rows(monkeypatch, iterations) == [(last, count * STEPS, 3.0, 2.0) for last, count in stretches]
+    assert gradients(iterations) == [(last, count * STEPS, MEAN, MEAN) for last, count in stretches]
 
 
-def test_a_whole_training_has_no_row_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [row[0] for row in rows(monkeypatch, 180)] == [*range(3, 181, 3)]
+def test_a_whole_training_has_no_row_of_gradients_twice(gradients: Callable[..., list[Any]]) -> None:
+    assert [row[0] for row in gradients(180)] == [*range(3, 181, 3)]
 
 
-def test_a_single_process_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rows(monkeypatch, 8, processes=1) == []
+def test_a_gradient_is_measured_without_its_scale_and_only_where_it_is_averaged(
+    gradients: Callable[..., list[Any]],
+) -> None:
+    assert gradients(1, scale=8.0) == [(1, STEPS, MEAN, MEAN)], "an overflow does not count"
+
+
+def test_a_single_process_records_no_gradients(gradients: Callable[..., list[Any]]) -> None:
+    assert gradients(8, processes=1) == []

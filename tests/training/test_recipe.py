@@ -70,7 +70,7 @@ def test_a_recipe_file_changes_the_recipe_of_the_algorithm_that_is_trained(
         *("--log_root", tmp_path / "logs", "--no_eval"),
     )
     assert (plan.batch.max_iterations, plan.batch.horizon, plan.batch.save_interval) == (7, 16, 7)
-    assert plan.batch.replay is not None and plan.batch.replay.steps == 99
+    assert plan.batch.replay is not None and plan.batch.replay.replay_steps == 99
     overrides = plan.adapter.dialect.overrides
     assert read_setting(plan.agent_cfg, overrides["learning_rate"]) == 0.002
     assert read_setting(plan.agent_cfg, overrides["action_bound"]) == 2.5

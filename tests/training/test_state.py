@@ -57,7 +57,8 @@ def test_states_with_a_replay_memory_that_do_not_fit_on_the_disk_are_refused(
     unused: Any = None
     (tmp_path / "training_state.pt").write_bytes(b"1234")
     plan = plan_of(tmp_path, attempt=1)
-    plan.request.save_replay, plan.batch.replay = True, SimpleNamespace(setting="agent.memory.memory_size")
+    plan.request.save_replay = True
+    plan.batch.replay = SimpleNamespace(settings={"replay_steps": "agent.memory.memory_size"})
     trainer: Any = SimpleNamespace(replay=SimpleNamespace(nbytes=8))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=12))
     StateKeeper(plan, ALONE, trainer, unused, None, unused, unused)
@@ -66,7 +67,7 @@ def test_states_with_a_replay_memory_that_do_not_fit_on_the_disk_are_refused(
         StateKeeper(plan, ALONE, trainer, unused, None, unused, unused)
 
 
-def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path) -> None:
+def test_a_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path) -> None:
     import torch
 
     part = io.BytesIO()
@@ -82,13 +83,11 @@ def test_a_short_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path
         batch=SimpleNamespace(save_interval=1, horizon=16, max_iterations=10),
         resumed=SimpleNamespace(state=saved, saved_by=1, reasons=(), results=[]),
     )
-    trainer: Any = SimpleNamespace(
-        replay=object(), short_refill=lambda iteration: f"short after {iteration}", restore=lambda _: None
-    )
+    trainer: Any = SimpleNamespace(replay=object(), restore=lambda _: None)
     simulation: Any = SimpleNamespace(put=lambda _: None)
     rows: list[Row] = []
     reasons = StateKeeper(plan, ALONE, trainer, simulation, None, rows.append, PhaseClock(0)).begin()
-    assert reasons == ["the replay memory is not saved, and refills", "short after 9"]
+    assert reasons == ["the replay memory is not saved, and refills"]
     (row,) = rows
     assert isinstance(row, StateRestored) and row.reasons == reasons
 
@@ -100,7 +99,7 @@ def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_lat
         run_dir=tmp_path,
         attempt=1,
         request=SimpleNamespace(save_state_every=1, save_replay=True),
-        batch=SimpleNamespace(save_interval=1, horizon=4, replay=SimpleNamespace(setting="replay_steps")),
+        batch=SimpleNamespace(save_interval=1, horizon=4, replay=SimpleNamespace(settings={"replay_steps": "steps"})),
     )
     trainer: Any = SimpleNamespace(replay=memory, state=dict)
     simulation: Any = SimpleNamespace(take=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from ledger_lab.ledger.row import Amount, Count, Positive, Row
 
@@ -54,8 +54,6 @@ class StateSaved(Row):
     iteration: Count
     """Iterations completed."""
     env_steps: Count
-    exactness: Literal["bitwise", "statistical"]
-    """Whether a training resumed from it can equal an uninterrupted training bit for bit, or only on average."""
     wall_ns: Count
     replay_bytes: Count | None = None
     """Size of the replay memory in it [B]; ``None`` if no replay memory was saved."""
@@ -72,8 +70,6 @@ class StateRestored(Row):
     """Age of that attempt when it saved the state."""
     iteration: Count
     env_steps: Count
-    exactness: Literal["bitwise", "statistical"]
-    """Whether the training equals an uninterrupted training bit for bit, or, with fresh episodes, only on average."""
     reasons: list[str]
-    """Why it is not bitwise."""
+    """What differs from an uninterrupted training, besides that episodes begin anew."""
     wall_ns: Count

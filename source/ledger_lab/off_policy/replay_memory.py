@@ -27,20 +27,6 @@ class Column:
     """Whether it is an observation, of which a transition has a second one: the next observation."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lookahead:
-    """Sums of discounted rewards, from transitions that were drawn."""
-
-    rewards: torch.Tensor
-    """The sums, of shape (n, 1)."""
-    discounts: torch.Tensor
-    """Factors of the value of the observation after the last reward, of shape (n, 1)."""
-    last: torch.Tensor
-    """Indices of the transitions with the last reward, for :meth:`ReplayMemory.read`; shape (n,)."""
-    after: torch.Tensor
-    """Indices of the observations after it, of shape (n,)."""
-
-
 class ReplayMemory:
     """The most recent steps of all environments, in a ring.
 
@@ -147,7 +133,9 @@ class ReplayMemory:
         self._drawn, self._drawn_at = index, self.added
         return index, self._next.view(-1).index_select(0, index)
 
-    def look_ahead(self, index: torch.Tensor, after: torch.Tensor, steps: int, discount: float) -> Lookahead:
+    def look_ahead(
+        self, index: torch.Tensor, after: torch.Tensor, steps: int, discount: float
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Add up the rewards of transitions and of those that follow them.
 
         A sum ends early with the last transition of an episode, whether it was terminated or cut off, and with the
@@ -158,6 +146,11 @@ class ReplayMemory:
             after: Its second result.
             steps: Most rewards in a sum, at least 1.
             discount: Discount factor per step.
+
+        Returns:
+            The sums, of shape (n, 1); factors of the value of the observation after the last reward, of the same shape;
+            indices of the transitions with the last reward, and of the observations after it, of shape (n,), for
+            :meth:`read`.
         """
         rewards, last = self.read(_REWARDS, index), index
         discounts = torch.full_like(rewards, discount)
@@ -169,7 +162,7 @@ class ReplayMemory:
             rewards = torch.where(also, rewards + discounts * self.read(_REWARDS, last), rewards)
             discounts = torch.where(also, discount * discounts, discounts)
             after = self._next.view(-1).index_select(0, last)
-        return Lookahead(rewards=rewards, discounts=discounts, last=last, after=after)
+        return rewards, discounts, last, after
 
     def read(self, name: str, index: torch.Tensor) -> torch.Tensor:
         """Return values of a column, of shape (n, size).

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import torch
@@ -13,8 +13,8 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.off_policy.replay_memory import ReplayMemory, index_bytes
 from ledger_lab.tasks.recipes import Dialect
-from ledger_lab.tasks.recipes.rules import positive
-from ledger_lab.training.runners.adapter import Trainer
+from ledger_lab.tasks.recipes.settings import read_setting
+from ledger_lab.training.runners.adapter import BatchPlan, Trainer
 from ledger_lab.training.runners.collectives import largest_of_all_processes, processes_here
 
 FLOAT_BYTES = 4
@@ -27,26 +27,59 @@ _FIRST_UPDATE, _RANDOM_STEPS = "first_update", "random_steps"
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayPlan:
-    """A replay memory, and the updates that use it."""
+    """A replay memory, and the updates that use it. Its fields are those of a recipe."""
 
-    steps: int
+    settings: Mapping[str, str]
+    """Settings of the agent's configuration that hold the fields, as far as the library has them."""
+    replay_steps: int
     """Steps of each environment that it holds."""
-    setting: str
-    """Setting of the agent's configuration for the steps."""
     warm_up_steps: int
     """Steps before the first update."""
-    warm_up_setting: str
-    """Setting of the agent's configuration for them."""
     batch_size: int
     """Transitions per gradient step that each process draws."""
     updates_per_step: int
     """Gradient steps after each step of all environments at which an update is due."""
     update_every: int = 1
     """Steps from one such step to the next."""
-    on_host: bool = False
+    replay_on_host: bool = False
     """Whether the host holds it if the training is on a GPU."""
-    host_setting: str | None = None
-    """Setting of the agent's configuration for :attr:`on_host`; ``None`` if the library has none."""
+
+    @classmethod
+    def of(cls, dialect: Dialect, agent_cfg: Any) -> Self:  # noqa: ANN401 - the library's own type
+        """Read a plan from the library's configuration.
+
+        Args:
+            dialect: The library and the algorithm.
+            agent_cfg: Its configuration.
+
+        Raises:
+            KeyError: If a setting without a default is missing.
+        """
+        settings, known = dialect.overrides, dict[str, Any]()
+        for field in (field for field in fields(cls) if field.name in settings):
+            value = read_setting(agent_cfg, settings[field.name])
+            known[field.name] = field.default if value is None else value
+            if known[field.name] is MISSING:
+                raise KeyError(settings[field.name])
+        return cls(settings=settings, **known)
+
+    def batch(self, max_iterations: int, horizon: int, save_interval: int) -> BatchPlan:
+        """Return the batch arithmetic of a training.
+
+        Args:
+            max_iterations: Iterations of the training.
+            horizon: Environment steps per iteration and environment, a multiple of :attr:`update_every`.
+            save_interval: Iterations between two checkpoints.
+        """
+        return BatchPlan(
+            max_iterations=max_iterations,
+            horizon=horizon,
+            epochs=1,
+            minibatches=horizon // self.update_every * self.updates_per_step,
+            minibatch_setting=self.settings["updates_per_step"],
+            save_interval=save_interval,
+            replay=self,
+        )
 
     def require_update(self, steps: int) -> None:
         """Refuse a training that would end before its first update.
@@ -59,8 +92,8 @@ class ReplayPlan:
         """
         if -(-(self.warm_up_steps + 1) // self.update_every) * self.update_every > steps:
             raise UserError(
-                f"{self.warm_up_setting} {self.warm_up_steps}: the training ends after {steps} steps, before its first "
-                "update: lower it, or raise --max_iterations"
+                f"{self.settings['warm_up_steps']} {self.warm_up_steps}: the training ends after {steps} steps, before "
+                "its first update: lower it, or raise --max_iterations"
             )
 
     def first_update(self, done: int, steps: int) -> int:
@@ -75,25 +108,6 @@ class ReplayPlan:
             steps: Steps of the whole training.
         """
         return max(self.warm_up_steps, done + min(self.warm_up_steps, (steps - done) // 2))
-
-    def short_refill(self, done: int, steps: int) -> str | None:
-        """Tell why an empty replay memory refills for fewer steps than a new training would fill it.
-
-        Args:
-            done: Steps before the interruption.
-            steps: Steps of the whole training.
-
-        Returns:
-            A sentence without a full stop; ``None`` if it does not, if the first update comes as in a new training, or
-            if nothing is left to train.
-        """
-        usual, left, first = self.warm_up_steps, steps - done, self.first_update(done, steps)
-        if first in (usual, done + usual) or not left:
-            return None
-        return (
-            f"{left} steps are left, so the replay memory refills for {first - done} steps instead of {usual} "
-            f"({self.warm_up_setting})"
-        )
 
     def require_memory(
         self, num_envs: int, observation_bytes: int, actions: int, device: torch.device, processes: int = 1
@@ -112,23 +126,24 @@ class ReplayPlan:
         Raises:
             UserError: If it does not fit; names the largest that does.
         """
-        held_by = "cpu" if self.on_host else str(device)
+        held_by = "cpu" if self.replay_on_host else str(device)
         on_gpu = held_by.startswith("cuda")
-        each = num_envs * bytes_per_transition(observation_bytes, actions, (self.steps + 1) * num_envs)
+        each = num_envs * bytes_per_transition(observation_bytes, actions, (self.replay_steps + 1) * num_envs)
         newest = num_envs * observation_bytes
-        needed = self.steps * each + newest
+        needed = self.replay_steps * each + newest
         free = torch.cuda.mem_get_info(held_by)[0] if on_gpu else usable_bytes() // processes
         free = -int(largest_of_all_processes(torch.tensor(-free)))  # the least that any process has
         usable = round((1 - _RESERVED) * free)
         if needed <= usable:
             return
+        host = self.settings.get("replay_on_host")
         shared = f" for each of {processes} processes" if held_by == "cpu" and processes > 1 else ""
+        way_out = f"; {host}=true uses the memory of the host" if on_gpu and host else ""
         raise UserError(
-            f"{self.setting} {self.steps}: a replay memory of {self.steps} steps × {num_envs} environments × "
-            f"{each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB of {held_by} are "
-            f"free{shared}, of which {100 * _RESERVED:.0f} % are kept for networks and batches: there is room for "
-            f"{max(0, usable - newest) // each} steps"
-            + (f"; {self.host_setting}=true uses the memory of the host" if on_gpu and self.host_setting else "")
+            f"{self.settings['replay_steps']} {self.replay_steps}: a replay memory of {self.replay_steps} steps × "
+            f"{num_envs} environments × {each // num_envs} bytes needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB "
+            f"of {held_by} are free{shared}, of which {100 * _RESERVED:.0f} % are kept for networks and batches: there "
+            f"is room for {max(0, usable - newest) // each} steps{way_out}"
         )
 
 
@@ -146,20 +161,21 @@ def bytes_per_transition(observation_bytes: int, actions: int, rows: int) -> int
     return observation_bytes + FLOAT_BYTES * (actions + 1) + 1 + index_bytes(rows)
 
 
-def require_bound(dialect: Dialect, bound: Any) -> None:  # noqa: ANN401 - whatever stands in a configuration
-    """Refuse actions without a bound.
+def require_settings(dialect: Dialect, agent_cfg: Any, *names: str) -> None:  # noqa: ANN401 - the library's own type
+    """Refuse a configuration without settings that the library or LedgerLab needs.
 
     Args:
         dialect: The library and the algorithm.
-        bound: Largest absolute value of an action.
+        agent_cfg: The configuration.
+        names: Fields of the recipe that the settings hold.
 
     Raises:
-        UserError: If it is no positive, finite number.
+        UserError: If one is missing.
     """
-    if wrong := positive(bound):
-        raise UserError(
-            f"{dialect.overrides['action_bound']} {bound!r}: {wrong}: Isaac Lab's action spaces have no bounds"
-        )
+    for setting in (dialect.settings[name] for name in names):
+        for override in (setting.override, *setting.also):
+            if read_setting(agent_cfg, override) is None:
+                raise UserError(f"{override} is missing: {dialect.learner} needs it")
 
 
 class ReplayTrainer(Trainer):
@@ -220,8 +236,3 @@ class ReplayTrainer(Trainer):
         else:
             done, steps = (count * self._batch.horizon for count in (self.iterations, self._batch.max_iterations))
             self._first_update, self._random_steps = self._plan.first_update(done, steps), 0
-
-    def short_refill(self, iterations: int) -> str | None:
-        """Tell why the empty memory refills for fewer steps than usual."""
-        done, steps = (count * self._batch.horizon for count in (iterations, self._batch.max_iterations))
-        return None if len(self.replay) else self._plan.short_refill(done, steps)

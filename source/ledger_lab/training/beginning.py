@@ -21,17 +21,11 @@ from ledger_lab.reports.facts import RunFacts
 from ledger_lab.tasks.pretrained import shipped_checkpoint
 from ledger_lab.tasks.recipes.settings import read_setting
 from ledger_lab.tasks.registry import require_task
-from ledger_lab.training.checkpoints.candidate import (
-    declared_configs,
-    require_recorded_hash,
-    require_same_agent,
-    require_same_code,
-    require_same_task,
-)
+from ledger_lab.training.checkpoints.candidate import declared_configs, resolve_candidate
 from ledger_lab.training.checkpoints.find import best_checkpoint
 from ledger_lab.training.runners import Adapter
 from ledger_lab.training.runners.configs import with_defaults
-from ledger_lab.training.runners.description import plain_config, policy_code
+from ledger_lab.training.runners.description import plain_config
 from ledger_lab.units import percent
 
 if TYPE_CHECKING:
@@ -107,7 +101,7 @@ def find_beginning(
             shape, its observations or actions have another meaning, or a newer version of LedgerLab has judged its run.
     """
     found = best_checkpoint(str(shipped_checkpoint(name)) if name in gym.registry else name, log_root)
-    declared, path = found.run.declared, found.run.directory / found.saved.path
+    declared, path = found.run.declared, found.path
     library, algorithm = declared.rl_library, RunFacts(found.run).algorithm
     if (library, algorithm) != (adapter.library, adapter.dialect.algorithm):
         used = f"--rl_library {library} --algorithm {algorithm}" if algorithm else "a checkpoint that train.py saved"
@@ -116,12 +110,10 @@ def find_beginning(
             f"and {adapter.library} ({adapter.dialect.algorithm}) cannot use its networks: use {used}"
         )
     what = f"--checkpoint {path}"
-    require_recorded_hash(path, found.saved, declared.run_id)
     require_task(declared.task, declared.rl_library, declared.agent)
     then_env, then_agent = declared_configs(found.run, trust_run=trust_run)
-    require_same_agent(found.run, then_env, adapter.prepare(deepcopy(then_agent), "cpu"), adapter)
-    require_same_task(found.run, then_env, ("observations", "actions"), f"{what} has learned from something else")
-    changed = require_same_code(declared, policy_code(declared.task, then_env, then_agent), allow_changed_code)
+    configs = (then_env, deepcopy(then_agent))
+    changed = resolve_candidate(found, configs, "cpu", log_root, allow_changed_code=allow_changed_code).changed_code
     by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
     inputs = [names for networks in by_network for names in networks.values()]
     _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)

@@ -227,7 +227,6 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
 
     agent_cfg = adapter.prepare(agent_cfg, device, seed=request.seed, max_iterations=request.max_iterations)
     require_values(agent_cfg, adapter)
-    adapter.require_learnable(agent_cfg)
     for_gpu = _num_envs_for_gpu(request, device)
     env_cfg.sim.device = device
     env_cfg.scene.num_envs = num_envs = request.num_envs or for_gpu or env_cfg.scene.num_envs

@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+import torch.distributed as dist
+
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import GradientNorms as GradientRow
-from ledger_lab.ledger import LearnerHashed, Outcomes, Row
+from ledger_lab.ledger import GradientNorms, LearnerHashed, Outcomes, Row
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.panels import Panel
 from ledger_lab.panels.starts import sum_of_starts
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners import Trainer
-from ledger_lab.training.runners.collectives import GradientNorms, NormSums
+from ledger_lab.training.runners.collectives import GradientAveraging
 from ledger_lab.training.runners.process_group import ProcessGroup
+from ledger_lab.training.runners.recorded_calls import replaced
 
 if TYPE_CHECKING:
     from ledger_lab.panels.slots import HeldOutSlots
@@ -211,10 +214,19 @@ def merged(shares: Sequence[Outcomes], episodes: Sequence[tuple[str, int]]) -> O
 
 _MOST_ROWS = 60
 """Largest number of rows per process and training: 20 for each third of it."""
+_LARGEST = 1e30
+"""Largest squared norm that counts. With mixed precision, a library skips steps whose gradients overflow."""
 
 
 class GradientWatch:
-    """Measures the gradients of a training in several processes; in a single process, there is nothing to compare."""
+    """Measures the gradients of a training in several processes; in a single process, there is nothing to compare.
+
+    The difference of a gradient's norms before and after the processes average it is the noise of the gradient
+    (:mod:`ledger_lab.reports.ranks`). The libraries clip only the average, so clipping changes neither norm.
+
+    It adds two norms to each collective that averages gradients, and no collective. The norms stay on the device until
+    the end of the iteration.
+    """
 
     def __init__(self, world: World, max_iterations: int, append: Callable[[Row], None]) -> None:
         """Set it up.
@@ -226,9 +238,16 @@ class GradientWatch:
         """
         self._world, self._max_iterations, self._append = world, max_iterations, append
         self._every = max(1, math.ceil(max_iterations / _MOST_ROWS))
-        self._norms: GradientNorms | None = None
-        self._sums = NormSums()
         self._iterations = 0
+        self._averaging: GradientAveraging | None = None
+        self._averages = False
+        """Whether the library averages gradients at the moment: it has other collectives, too."""
+        self._steps = 0
+        """Gradient steps of this iteration."""
+        self._norms: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+        """Of each tensor: index of its step, and norms before and after the collective, which adds up all processes."""
+        self._counted, self._squares = 0, torch.zeros(2, dtype=torch.float64)
+        """Steps of this stretch that count, and sums of the squared norms of own and average gradients."""
 
     @contextmanager
     def measuring(self, trainer: Trainer) -> Iterator[None]:
@@ -239,30 +258,77 @@ class GradientWatch:
         Args:
             trainer: The trainer.
         """
-        averaging = None if self._world.size == 1 else trainer.averaging()
-        if averaging is None:
+        self._averaging = None if self._world.size == 1 else trainer.averaging()
+        if self._averaging is None:
             yield
             return
-        self._norms = GradientNorms(averaging)
-        with self._norms.measured():
+        with ExitStack() as stack:
+            stack.enter_context(replaced(dist, all_reduce=self._observed(dist.all_reduce)))
+            for place, (owner, name) in enumerate(self._averaging.calls):
+                stack.enter_context(replaced(owner, **{name: self._averaged(getattr(owner, name), first=not place)}))
             yield
         self._write()
 
     def after_iteration(self, iterations: int) -> None:
-        """Read the norms of an iteration, and write a row at the end of a stretch.
+        """Read the norms of an iteration, which waits for the device, and write a row at the end of a stretch.
 
         Args:
             iterations: Iterations completed.
         """
-        if self._norms is None:
-            return
-        self._sums, self._iterations = self._sums + self._norms.take(), iterations
+        self._iterations = iterations
+        if self._norms:
+            step_of, *norms = zip(*self._norms, strict=True)
+            found = torch.stack([torch.stack(each) for each in norms]).double().cpu()
+            found[1] /= dist.get_world_size()
+            squares = torch.zeros(2, self._steps, dtype=torch.float64)
+            squares.index_add_(1, torch.tensor(step_of), found.square())
+            counts = (squares <= _LARGEST).all(dim=0)  # false for NaN
+            self._counted += int(counts.sum())
+            self._squares += squares[:, counts].sum(dim=1)
+            self._norms.clear()
+            self._steps = 0
         if iterations % self._every == 0 or iterations == self._max_iterations:
             self._write()
 
     def _write(self) -> None:
         """Write the row of the stretch that ends now, unless no step was measured."""
-        sums, self._sums = self._sums, NormSums()
-        if sums.steps:
-            means = {"own_square": sums.own / sums.steps, "average_square": sums.average / sums.steps}
-            self._append(GradientRow(iteration=self._iterations, steps=sums.steps, **means))
+        if self._counted:
+            own, average = (self._squares / self._counted).tolist()
+            means = {"own_square": own, "average_square": average}
+            self._append(GradientNorms(iteration=self._iterations, steps=self._counted, **means))
+            self._counted = 0
+            self._squares.zero_()
+
+    def _observed(self, all_reduce: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the collective with a norm before and after it."""
+
+        def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+            if not self._averages:
+                return all_reduce(tensor, *args, **kwargs)
+            own = self._norm(tensor)
+            result = all_reduce(tensor, *args, **kwargs)
+            self._norms.append((self._steps - 1, own, self._norm(tensor)))
+            return result
+
+        return call
+
+    def _averaged(self, average: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
+        """Return a callable that averages gradients, whose collectives are observed."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+            self._steps += first
+            self._averages = True
+            try:
+                return average(*args, **kwargs)
+            finally:
+                self._averages = False
+
+        return call
+
+    def _norm(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return the norm of a gradient without its scale, and without waiting for the device."""
+        assert self._averaging is not None
+        norm, scaler = torch.linalg.vector_norm(gradient), self._averaging.scaler
+        if scaler is None or not scaler.is_enabled():
+            return norm
+        return norm / scaler.scale(torch.ones_like(norm))

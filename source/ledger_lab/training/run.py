@@ -32,7 +32,7 @@ from ledger_lab.panels.view import TrainingView
 from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.training.checkpoints.candidate import require_recorded_hash
+from ledger_lab.training.checkpoints.find import require_recorded_hash
 from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health import HealthMonitor, Settings
 from ledger_lab.training.health.monitor import HealthWatch

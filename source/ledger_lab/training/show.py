@@ -29,12 +29,12 @@ def describe_batch(plan: TrainPlan) -> str:
     num_envs, batch = plan.env_cfg.scene.num_envs, plan.batch
     rate = read_setting(plan.agent_cfg, plan.adapter.dialect.overrides["learning_rate"])
     if (replay := batch.replay) is not None:
-        every = replay.update_every
+        every, steps = replay.update_every, replay.replay_steps
         used = replay.updates_per_step * replay.batch_size / (every * num_envs)
         processes = plan.world.size
         each, drawn = ("", "") if processes == 1 else (f" in each of {processes} processes", f"{processes} × ")
         return (
-            f"replay memory {replay.steps} steps × {num_envs} = {replay.steps * num_envs} transitions{each} · "
+            f"replay memory {steps} steps × {num_envs} = {steps * num_envs} transitions{each} · "
             f"{counted(replay.updates_per_step, 'update')} of {drawn}{replay.batch_size} transitions per "
             f"{'step' if every == 1 else f'{every} steps'}: each transition is used {used:g} times · learning rate "
             f"{rate}"

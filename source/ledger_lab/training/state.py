@@ -142,7 +142,7 @@ class StateKeeper:
         """Refuse a disk on which states with the replay memory will not fit."""
         free = shutil.disk_usage(self._path.parent).free + (self._path.stat().st_size if self._path.is_file() else 0)
         if needed > free:
-            setting = self._plan.batch.replay and self._plan.batch.replay.setting
+            setting = self._plan.batch.replay and self._plan.batch.replay.settings["replay_steps"]
             raise UserError(
                 f"--save_replay: the saved replay memory needs up to {needed / 1e9:.1f} GB of disk space, and "
                 f"{free / 1e9:.1f} GB are free in {self._path.parent}: free some space, or start a run with a smaller "
@@ -228,8 +228,7 @@ class StateKeeper:
             self._judge.resume(mine["judge"], resumed.results)
         if self._trainer.replay is not None and self._replay is None:
             troubles.insert(0, "the replay memory is not saved, and refills")
-        short = self._trainer.short_refill(saved.iteration)
-        reasons = [*resumed.reasons, *troubles, *([] if short is None else [short])]
+        reasons = [*resumed.reasons, *troubles]
         if group.world.first:
             self._append(
                 StateRestored(
@@ -238,7 +237,6 @@ class StateKeeper:
                     saved_wall_ns=saved.wall_ns,
                     iteration=saved.iteration,
                     env_steps=saved.env_steps,
-                    exactness="statistical",
                     reasons=reasons,
                     wall_ns=self._clock.wall_ns(),
                 )
@@ -271,7 +269,6 @@ class StateKeeper:
                     size_bytes=unfinished.stat().st_size,
                     iteration=iterations,
                     env_steps=env_steps,
-                    exactness="statistical",
                     wall_ns=self._clock.wall_ns(),
                     replay_bytes=None if self._replay is None else self._replay.nbytes,
                 )

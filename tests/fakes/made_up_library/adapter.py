@@ -21,13 +21,8 @@ class MadeUpAdapter(Adapter):
     dialect = DIALECT
     circumstances = ("dice", "device", "folder", "updates", "save_every")
 
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        agent_cfg["device"] = device
-        agent_cfg |= {} if seed is None else {"dice": seed}
-        agent_cfg |= {} if max_iterations is None else {"updates": max_iterations}
-        return agent_cfg
+    def _adapt(self, agent_cfg: dict[str, Any], device: str) -> dict[str, Any]:
+        return agent_cfg | {"device": device}
 
     def refuse_activation(self, value: Any) -> str | None:
         return one_of("elu", "tanh")(value)

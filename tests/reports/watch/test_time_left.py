@@ -29,7 +29,6 @@ RESTORED = {
     "saved_wall_ns": 60 * SECOND,
     "iteration": 25,
     "env_steps": 1000,
-    "exactness": "bitwise",
     "reasons": [],
 }
 

@@ -81,7 +81,7 @@ def test_what_a_later_attempt_did_again_is_an_interruption(tmp_path: Path) -> No
     run_dir = write_run(tmp_path, "aa", scores=(5, 6), status=None, state=True)
     restored = StateRestored(
         sha256=hashlib.sha256(b"a state").hexdigest(), attempt=1, saved_wall_ns=5 * SECOND, iteration=1, env_steps=40,
-        exactness="statistical", reasons=[], wall_ns=2 * SECOND,
+        reasons=[], wall_ns=2 * SECOND,
     )  # fmt: skip
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         host = socket.gethostname()

@@ -17,6 +17,8 @@ from ledger_lab.tasks.recipes.settings import names_code
         "agent.algorithm.class_name=os.system",  # RSL-RL imports names with dots, too
         "agent.actor.class_name=evil.package.Network",
         "agent.models.policy.output=tanh(ACTIONS)",
+        "agent.models.policy.output=ACTIONS\nimport os",
+        "agent.models.policy.output=import os",
         "agent.models.policy.network=[{name: net, layers: __import__('os')}]",
         "env.viewer.origin_type=${oc.env:HOME}",
         "env.terminations.time_out.func=x",

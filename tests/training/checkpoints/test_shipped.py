@@ -100,7 +100,7 @@ def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task:
     (run,) = ledger.runs
     best = summarize_run(run).best
     assert best is not None and (run.declared.task, candidate.saved.path) == (task, best.path)
-    assert candidate.source == HERE / task and not candidate.run_dir.is_relative_to(HERE)
+    assert candidate.run.directory == HERE / task and not candidate.run_dir.is_relative_to(HERE)
     contract = json.loads((HERE / task / CONTRACT).read_text())
     assert contract["policy"]["checkpoint_sha256"] == candidate.saved.sha256
     assert contract["policy"].get("began_from") == run.declared.began_from
@@ -213,7 +213,7 @@ def test_scores_go_to_the_run_directory_if_the_ledger_holds_the_run(tmp_path: Pa
     for journal in find_journals(HERE / TASK):
         shutil.copy(journal, home)
     (candidate,) = planned("--task", TASK, "--pretrained", "--log_root", tmp_path / "logs").candidates
-    assert (candidate.run_dir, candidate.source) == (home, HERE / TASK)
+    assert (candidate.run_dir, candidate.run.directory) == (home, HERE / TASK)
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_a_new_run_declares_its_engine_and_a_resumed_run_keeps_its_own(tmp_path:
 
 def resumption(folder: Path, run_id: str, request: TrainRequest, declared: RunDeclared) -> Resumption:
     """Return the second attempt of a run that declared a request."""
-    state = StateSaved(sha256="a", size_bytes=1, iteration=1, env_steps=1, exactness="bitwise", wall_ns=1)
+    state = StateSaved(sha256="a", size_bytes=1, iteration=1, env_steps=1, wall_ns=1)
     none: list[CheckpointSaved] = []
     return Resumption(
         run_dir=folder / run_id, declared=declared, request=request, attempt=2, state=state, saved_by=1,

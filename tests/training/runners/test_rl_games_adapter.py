@@ -75,25 +75,6 @@ def test_the_training_uses_the_recorded_seed(tmp_path: Path, monkeypatch: pytest
     assert seeds[-1] == 0, "which the library would ignore"
 
 
-def test_a_restored_training_keeps_its_iteration_count_and_learning_rate(tmp_path: Path) -> None:
-    def keep(iterations: int) -> None:
-        if iterations == 2:
-            torch.save(first.state(), tmp_path / "state.pt")
-
-    before, after = Heard(on_each=keep), Heard()
-    first, _, _ = trainer(tmp_path / "first", before)
-    first.train()
-    second, _, _ = trainer(tmp_path / "second", after)
-    second.restore(torch.load(tmp_path / "state.pt", weights_only=True))
-    assert second.state()["last_lr"] == before.figures[2]["learning_rate"] != 1e-3
-    second.train()
-    assert list(after.figures) == [3]
-    third, _, _ = trainer(tmp_path / "third", done := Heard())
-    third.restore(torch.load(after.checkpoints[3], weights_only=True))
-    third.train()
-    assert not done.figures, "nothing is left to train"
-
-
 @pytest.mark.parametrize(
     ("group", "name", "value", "complaint"),
     [

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,35 +62,3 @@ def test_rsl_rl_can_be_imported_where_git_is_missing(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "import ledger_lab.training.runners.rsl_rl, git"]
     done = subprocess.run(program, env={**environ, "PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_asymmetry_of_a_policy_needs_no_pass_of_its_own() -> None:
-    import torch
-    from rsl_rl.extensions import Symmetry
-    from rsl_rl.models import MLPModel
-    from rsl_rl.storage import RolloutStorage
-    from tensordict import TensorDict
-
-    from ledger_lab.training.runners.rsl_rl.adapter import _spare_a_pass
-
-    def mirrored(env: object, obs: TensorDict | None, actions: torch.Tensor | None) -> tuple[Any, Any]:
-        """Return samples and their images, in which all numbers have the other sign."""
-        images = None if obs is None else TensorDict({"policy": torch.cat([obs["policy"], -obs["policy"]])}, [12])
-        return images, None if actions is None else torch.cat([actions, -actions])
-
-    torch.manual_seed(1)
-    seen = TensorDict({"policy": torch.randn(6, 5)}, [6])
-    gaussian = {"class_name": "GaussianDistribution", "init_std": 0.5}
-    actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 3, (8,), distribution_cfg=gaussian)
-    symmetry = Symmetry(object(), mirrored, use_data_augmentation=True)
-    ours = Symmetry(object(), mirrored, use_data_augmentation=True)
-    for kind, changed_ in ((actor, ours), (SimpleNamespace(distribution=actor.distribution), symmetry)):
-        _spare_a_pass(SimpleNamespace(symmetry=changed_, actor=kind))  # type: ignore[arg-type]
-    batch = RolloutStorage.Batch(observations=mirrored(None, seen, None)[0])
-    actor(batch.observations, stochastic_output=True)
-    passes: list[object] = []
-    actor.register_forward_hook(lambda *_: passes.append(None))
-    found = ours.compute_loss(actor, batch, 6)
-    assert not passes and not found.requires_grad
-    assert torch.equal(found, symmetry.compute_loss(actor, batch, 6)) and found > 0.0
-    assert passes, "of an actor that is not the library's own, nothing is known"

@@ -213,26 +213,10 @@ def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
         ),
         ("trainer.class", "StepTrainer", r"agent.trainer.class 'StepTrainer'"),
         ("models", None, r"agent.models is missing: a configuration of SKRL needs this group"),
-        ("agent.learning_rate_scheduler", "print('run')", r"agent.agent.learning_rate_scheduler .*KLAdaptiveLR or"),
-        ("memory.value_preprocessor", "print('run')", r"agent.memory.value_preprocessor"),
-        ("trainer.exploration_scheduler", "0, print('run')", r"agent.trainer.exploration_scheduler"),
-        (
-            "models.policy.output",
-            "ACTIONS if print('run') else ACTIONS",
-            r"agent.models.policy.output: .* is not an expr",
-        ),
-        ("models.value.network.0.input", "OBSERVATIONS.numpy()", r"agent.models.value.network.0.input"),
-        ("models.value.network.0.layers.0", "__import__('os').system('run')", r"agent.models.value.network.0.layers.0"),
         ("memory.memory_size", 16, r"agent.memory.memory_size 16: must be -1, or equal to agent.agent.rollouts, 32"),
-        (
-            "models.policy.network.0.layers",
-            [{"conv2d": {"padding_mode": '", x=print(), y="'}}],
-            r"is not an expression of inputs, numbers and functions",
-        ),
-        ("models.policy.x=print('run')", 1, r"agent.models.policy: .* is not the name of a setting"),
     ],
 )
-def test_settings_that_cannot_be_trained_or_run_code_are_refused(path: str, value: object, complaint: str) -> None:
+def test_settings_that_cannot_be_trained_are_refused(path: str, value: object, complaint: str) -> None:
     cfg: Any = DIALECT.translate(CARTPOLE)
     *groups, name = path.split(".")
     node = cfg
@@ -241,18 +225,6 @@ def test_settings_that_cannot_be_trained_or_run_code_are_refused(path: str, valu
     node[int(name) if isinstance(node, list) else name] = value
     with pytest.raises(UserError, match=complaint):
         load_adapter("skrl").prepare(cfg, "cpu")
-
-
-def test_every_ppo_configuration_of_isaac_lab_passes_the_code_check() -> None:
-    import isaaclab_tasks
-    import yaml
-
-    from ledger_lab.training.runners.skrl.configuration import require_harmless
-
-    files = [*Path(isaaclab_tasks.__file__).parent.rglob("skrl*ppo_cfg.yaml")]
-    assert len(files) > 20
-    for file in files:
-        require_harmless(yaml.safe_load(file.read_text()))
 
 
 def test_a_kl_threshold_is_refused_in_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:

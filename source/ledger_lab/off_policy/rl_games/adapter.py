@@ -24,17 +24,16 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.off_policy.replay_memory import Column, ReplayMemory
-from ledger_lab.off_policy.replay_plan import FLOAT_BYTES, ReplayPlan, ReplayTrainer, require_bound
+from ledger_lab.off_policy.replay_plan import FLOAT_BYTES, ReplayPlan, ReplayTrainer, require_settings
 from ledger_lab.off_policy.rl_games.dialect import LOG_STD_BOUNDS
 from ledger_lab.off_policy.rl_games.dialect import SAC as DIALECT
-from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
 from ledger_lab.tasks.recipes.settings import read_setting
-from ledger_lab.training.runners.adapter import BatchPlan, OnIteration
+from ledger_lab.training.runners.adapter import BatchPlan, Step
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.recorded_calls import recorded_calls
 from ledger_lab.training.runners.rl_games.adapter import (
+    OPTIONAL,
     ModelBuilder,
     RlGamesAdapter,
     RlGamesLoop,
@@ -110,49 +109,59 @@ class SacTrainer(ReplayTrainer, RlGamesLoop):
 
     dialect = DIALECT
 
-    def _build(self) -> list[tuple[object, str, Phase]]:
+    def _build(self) -> list[Step]:
         """Check that the replay memory fits, and build the algorithm."""
         env = self._env.unwrapped
         self._require_continuous()
         self._require_memory(FLOAT_BYTES * _vector_size(env.single_observation_space["policy"]))
         algo = self._make_algorithm(replay_buffer_size=1)
         sizes = (algo.obs_shape[0], algo.actions_num)
-        algo.replay_buffer = memory = RlGamesMemory(self._plan.steps, env.num_envs, *sizes, torch.device(env.device))
+        algo.replay_buffer = memory = RlGamesMemory(
+            self._plan.replay_steps, env.num_envs, *sizes, torch.device(env.device)
+        )
         self.replay = memory.replay
         self._wrapper.env = self._endings = _Endings(self._env)
         algo.vec_env = self._wrapper  # the library leaves it out if it is given the spaces of the environment
         if algo.normalize_input:
-            algo.model.running_mean_std = _normalizer(algo.obs_shape).to(algo.device)
+            algo.model.running_mean_std = RunningMeanStd(algo.obs_shape).to(algo.device)
         network = algo.model.sac_network
         network.critic_target.load_state_dict(network.critic.state_dict())  # an initializer draws each on its own
         network.actor.register_forward_hook(self._keep_noise)
         algo.min_alpha = torch.zeros_like(algo.min_alpha)
         self.entropy_target = algo.target_entropy / algo.actions_num
         self._random_steps, self._first_update = self._agent_cfg["random_steps"], self._plan.warm_up_steps
-        self._scale_rewards, algo.rewards_shaper = algo.rewards_shaper, _unscaled
+        self._scale_rewards, algo.rewards_shaper = algo.rewards_shaper, lambda rewards: rewards  # in reports
         self._library_act, self._add = algo.act, memory.add
         algo.train_epoch, algo.act, memory.add = self._train_epoch, self._act, self._store  # type: ignore[method-assign]
         return [
-            (algo, "init_tensors", Phase.STARTUP),
-            (algo, "play_steps", Phase.INFER),
-            (algo, "env_step", Phase.MANAGE),
-            (memory, "add", Phase.REPLAY_WRITE),
-            (memory, "sample", Phase.REPLAY_SAMPLE),
-            (algo, "update", Phase.LEARN),
-            (algo.game_rewards, "update", Phase.LOG),
-            (algo.game_lengths, "update", Phase.LOG),
-            (algo.algo_observer, "process_infos", Phase.LOG),
-            (algo.algo_observer, "after_print_stats", Phase.LOG),
-            (algo.writer, "add_scalar", Phase.LOG),
-            (self, "_end_iteration", Phase.LOG),
+            Step(algo, "init_tensors", Phase.STARTUP),
+            Step(algo, "play_steps", Phase.INFER),
+            Step(algo, "act", title="act"),
+            Step(algo, "env_step", Phase.MANAGE),
+            Step(self._wrapper, "step", title="environment step"),
+            Step(algo.algo_observer, "process_infos", Phase.LOG, "statistics"),
+            Step(memory, "add", Phase.REPLAY_WRITE, "store transition"),
+            Step(algo, "update", Phase.LEARN, "update"),
+            Step(memory, "sample", Phase.REPLAY_SAMPLE, "sample the replay memory"),
+            Step(algo, "update_critic", title="update of the critics"),
+            Step(algo, "update_actor_and_alpha", title="update of the policy"),
+            Step(algo, "update_target_weights", title="update of the target critics"),
+            *(Step(getattr(network, name), "forward", title=f"{name} forward") for name in _NETWORKS),
+            Step(algo.critic_optimizer, "step", title="optimizer step of the critics"),
+            Step(algo.actor_optimizer, "step", title="optimizer step of the policy"),
+            Step(algo.game_rewards, "update", Phase.LOG),
+            Step(algo.game_lengths, "update", Phase.LOG),
+            Step(algo.algo_observer, "after_print_stats", Phase.LOG),
+            Step(algo.writer, "add_scalar", Phase.LOG, "log"),
+            Step(self, "_end_iteration", Phase.LOG),
         ]
 
-    def train(self, on_iteration: OnIteration) -> None:
+    def _run(self) -> None:
         """Run the library's loop."""
         first, horizon = self._first_update, self._batch.horizon
         self._algo.num_warmup_steps = first // horizon + 1  # the iteration from which on the library logs losses
         with recorded_calls(torch.nn.utils, "clip_grad_norm_") as self._norms:
-            self._run(on_iteration)
+            self._runner.run({"train": True})
 
     def state(self) -> dict[str, Any]:
         """Return the algorithm's own state, the entropy coefficient, and when random acting ends and updates begin."""
@@ -174,27 +183,8 @@ class SacTrainer(ReplayTrainer, RlGamesLoop):
         self._algo.set_full_state_weights(dict(state))
         with torch.no_grad():
             self._algo.log_alpha.copy_(state[_TEMPERATURE])
+        self.iterations = self._algo.epoch_num
         self._restore_beginnings(state)
-
-    def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
-        algo = self._algo
-        network = algo.model.sac_network
-        return [
-            Part(algo, "act", "act"),
-            Part(self._wrapper, "step", "environment step"),
-            Part(algo.algo_observer, "process_infos", "statistics"),
-            Part(algo.replay_buffer, "add", "store transition"),
-            Part(algo, "update", "update"),
-            Part(algo.replay_buffer, "sample", "sample the replay memory"),
-            Part(algo, "update_critic", "update of the critics"),
-            Part(algo, "update_actor_and_alpha", "update of the policy"),
-            Part(algo, "update_target_weights", "update of the target critics"),
-            *(Part(getattr(network, name), "forward", f"{name} forward") for name in _NETWORKS),
-            Part(algo.critic_optimizer, "step", "optimizer step of the critics"),
-            Part(algo.actor_optimizer, "step", "optimizer step of the policy"),
-            Part(algo.writer, "add_scalar", "log"),
-        ]
 
     def _train_epoch(self) -> tuple[Any, ...]:
         """Report the completed iteration, and train the next one, unless all are completed.
@@ -236,8 +226,7 @@ class SacTrainer(ReplayTrainer, RlGamesLoop):
     ) -> None:
         """Store transitions, with scaled rewards. An episode that fails in its last step has failed."""
         failed = self._endings.terminated.to(terminated.device).unsqueeze(1)
-        scaled = self._scale_rewards(rewards)
-        self._add(observations, actions, scaled, next_observations, terminated | failed)
+        self._add(observations, actions, self._scale_rewards(rewards), next_observations, terminated | failed)
 
     def _keep_noise(self, _: torch.nn.Module, __: Any, distribution: Any) -> None:  # noqa: ANN401 - the library's own type
         """Keep the standard deviation of the last actions, before they are squashed, as shares of the bound."""
@@ -297,17 +286,6 @@ def _vector_size(seen: gym.Space) -> int:
     return seen.shape[0]
 
 
-def _normalizer(shape: tuple[int, ...]) -> torch.nn.Module:
-    """Return a normalizer to replace the library's TorchScript module, whose rounding changes once it is optimized."""
-    normalizer: torch.nn.Module = RunningMeanStd(shape)
-    return normalizer
-
-
-def _unscaled(rewards: torch.Tensor) -> torch.Tensor:
-    """Return the rewards that the library adds up for its reports."""
-    return rewards
-
-
 class SacAdapter(RlGamesAdapter):
     """Soft actor-critic of rl_games 1.6, whose configurations are nested dictionaries."""
 
@@ -325,16 +303,10 @@ class SacAdapter(RlGamesAdapter):
         "lr_schedule": "SAC of rl_games keeps its learning rates",
     }
     optional: ClassVar[Mapping[str, Any]] = {
-        "params.seed": DEFAULT_SEED,
-        "params.load_checkpoint": False,
-        "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
-        "params.env.clip_observations": float("inf"),
+        **OPTIONAL,
         "params.network.separate": True,
         "params.network.log_std_bounds": list(LOG_STD_BOUNDS),
         "params.network.mlp.initializer.name": "default",
-        "params.config.max_frames": -1,
-        "params.config.torch_compile": False,
-        "params.config.value_bootstrap": True,
         "params.config.normalize_input": False,
         "params.config.learnable_temperature": True,
         "params.config.policy_frequency": 1,
@@ -367,36 +339,15 @@ class SacAdapter(RlGamesAdapter):
                 "agent.params.env.obs_groups: SAC of rl_games learns from the observation group policy only: leave "
                 "obs_groups and concate_obs_groups out"
             )
-        settings = DIALECT.overrides
-        require_bound(DIALECT, params["env"].get("clip_actions"))
-        for name in ("random_steps", "hidden_dims", "activation", "learning_rate", "initial_entropy_coef"):
-            for override in (settings[name], *DIALECT.settings[name].also):
-                if read_setting(agent_cfg, override) is None:
-                    raise UserError(f"{override} is missing: SAC of rl_games needs it")
-
-    def is_recurrent(self, agent_cfg: dict[str, Any]) -> bool:
-        """Tell that the networks are not recurrent."""
-        return False
+        needed = ("action_bound", "random_steps", "hidden_dims", "activation", "learning_rate", "initial_entropy_coef")
+        require_settings(DIALECT, agent_cfg, *needed)
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the arithmetic of the updates."""
-        config, settings = agent_cfg["params"]["config"], DIALECT.overrides
-        horizon, updates = config["num_steps_per_episode"], config["num_updates_per_step"]
-        return BatchPlan(
-            max_iterations=config["max_epochs"],
-            horizon=horizon,
-            epochs=1,
-            minibatches=horizon * updates,
-            minibatch_setting=settings["updates_per_step"],
-            save_interval=config.get("save_frequency", 0) or config["max_epochs"],  # 0: only at the end
-            replay=ReplayPlan(
-                steps=agent_cfg["replay_steps"],
-                setting=settings["replay_steps"],
-                warm_up_steps=agent_cfg["warm_up_steps"],
-                warm_up_setting=settings["warm_up_steps"],
-                batch_size=config["batch_size"],
-                updates_per_step=updates,
-            ),
+        config = agent_cfg["params"]["config"]
+        iterations, interval = config["max_epochs"], config.get("save_frequency", 0)  # 0: only at the end
+        return ReplayPlan.of(DIALECT, agent_cfg).batch(
+            iterations, config["num_steps_per_episode"], interval or iterations
         )
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
@@ -417,7 +368,7 @@ class SacAdapter(RlGamesAdapter):
             )  # fmt: skip
             parts = {"actor": model.sac_network.actor}
             if model.normalize_input:
-                parts[_NORMALIZER] = model.running_mean_std = _normalizer(shape)
+                parts[_NORMALIZER] = model.running_mean_std = RunningMeanStd(shape)
         with loading_policy(checkpoint, f"{DIALECT.title}'s SAC") as content:
             for name, part in parts.items():
                 part.load_state_dict(content[name])

@@ -10,7 +10,6 @@ count of updates, which decides when the policy is updated.
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,8 +19,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.ledger.meters.probes import Part
-from ledger_lab.off_policy.replay_plan import ReplayPlan, ReplayTrainer, require_bound
+from ledger_lab.off_policy.replay_plan import ReplayPlan, ReplayTrainer, require_settings
 from ledger_lab.off_policy.skrl.dialect import CRITICS, NOISE, POLICIES
 from ledger_lab.off_policy.skrl.dialect import SAC as SAC_DIALECT
 from ledger_lab.off_policy.skrl.dialect import TD3 as TD3_DIALECT
@@ -36,19 +34,16 @@ from ledger_lab.off_policy.skrl.networks import (
     squashed,
 )
 from ledger_lab.tasks.recipes.rules import finite
-from ledger_lab.training.runners.adapter import BatchPlan
+from ledger_lab.training.runners.adapter import BatchPlan, Step
 from ledger_lab.training.runners.checkpoint_file import load_networks
 from ledger_lab.training.runners.collectives import average_gradient
 from ledger_lab.training.runners.recorded_calls import episode_means, largest_norm
 from ledger_lab.training.runners.skrl.adapter import Components, SkrlAdapter, SkrlTrainer, config, save_interval
-from ledger_lab.training.runners.skrl.configuration import require_trainable
 
 _MEMORY = {"class": "RandomMemory", "replacement": True}
 """Settings of the replay memory besides its size, and their only values."""
 _STORED_GROUPS = {"observations": "policy", "states": "critic"}
 """Observation groups that the library stores if a task has them, by its names."""
-_UPDATE_TIME = "Stats / Algorithm update time (ms)"
-"""Title of the time of an update in TensorBoard."""
 _UNUSED_LIMITS = ("clip_log_std", "max_log_std", "min_log_std")
 """Settings of the library's networks that a squashed policy does not use."""
 _TEMPERATURE = "log_entropy_coefficient"
@@ -96,22 +91,29 @@ class OffPolicyTrainer(ReplayTrainer, SkrlTrainer):
     components = ReplayComponents
     critics_per_loss: ClassVar[int]
     """Number of critics whose mean losses the library's figure adds up; the ledger's figure is the mean of all."""
-    _skips = False
-    """Whether no update is due at the present step."""
 
-    def _build(self) -> list[tuple[object, str, Phase]]:
+    def _build(self) -> list[Step]:
         """Check that the replay memory fits, and build agent and trainer."""
         self._require_continuous()
-        metered = super()._build()
+        steps = super()._build()
         agent, memory = self._agent, self._agent.memory
         self._require_memory(memory.observation_bytes)
         self.replay = memory.replay
         if (n_step := self._agent_cfg.get("n_step", 1)) > 1:
             memory.sum_rewards(n_step, agent.cfg)
         self._random_steps, self._first_update = agent.cfg.random_timesteps, agent.cfg.learning_starts
-        if self._plan.update_every > 1:
-            self._library["track_data"], agent.track_data = agent.track_data, self._track_data
-        return [*metered, (memory, "add_samples", Phase.REPLAY_WRITE), (memory, "sample", Phase.REPLAY_SAMPLE)]
+        return steps
+
+    def _steps_of_update(self) -> list[Step]:
+        """Return the callables of an update that are particular to these algorithms."""
+        agent = self._agent
+        return [
+            Step(agent.memory, "add_samples", Phase.REPLAY_WRITE),
+            Step(agent.memory, "sample", Phase.REPLAY_SAMPLE, "sample the replay memory"),
+            *(Step(model, "act", title=f"{role} forward") for role, model in agent.models.items()),
+            Step(agent.critic_optimizer, "step", title="optimizer step of the critics"),
+            Step(agent.policy_optimizer, "step", title="optimizer step of the policy"),
+        ]
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers. The critics also get the actions, behind the observations."""
@@ -127,40 +129,19 @@ class OffPolicyTrainer(ReplayTrainer, SkrlTrainer):
         super().restore(state)
         self._restore_beginnings(state)
         self._agent.cfg.learning_starts = self._first_update  # the library counts over all attempts
-        done = self._iterations * self._batch.horizon
+        done = self.iterations * self._batch.horizon
         self._agent.cfg.random_timesteps = max(0, self._random_steps - done)  # the library counts in each attempt
 
     def averaging(self) -> None:
         """Return ``None``: critics and policy have separate losses, so there is no single gradient to measure."""
         return None
 
-    def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
-        agent = self._agent
-        return [
-            Part(agent, "act", "act"),
-            Part(self._wrapper, "step", "environment step"),
-            Part(agent, "record_transition", "store transition"),
-            Part(agent, "update", "update"),
-            Part(agent.memory, "sample", "sample the replay memory"),
-            *(Part(model, "act", f"{role} forward") for role, model in agent.models.items()),
-            Part(agent.critic_optimizer, "step", "optimizer step of the critics"),
-            Part(agent.policy_optimizer, "step", "optimizer step of the policy"),
-            Part(agent, "write_tracking_data", "log"),
-        ]
-
     def _update(self, **when: int) -> None:
         """Update if it is due, and keep the figures of an iteration's last update."""
-        self._skips = (when["timestep"] + 1) % self._plan.update_every != 0
-        if not self._skips:
+        if (when["timestep"] + 1) % self._plan.update_every == 0:
             self._library["update"](**when)
         if (when["timestep"] + 1) % self._batch.horizon == 0:
             self._figures |= self._read_figures()
-
-    def _track_data(self, tag: str, value: float) -> None:
-        """Track a figure for TensorBoard, but not the time of an update that is not due."""
-        if tag != _UPDATE_TIME or not self._skips:
-            self._library["track_data"](tag, value)
 
     def _post_interaction(self, *, timestep: int, timesteps: int) -> None:
         """Keep the figures of episodes before the library clears them at the end of an iteration."""
@@ -188,8 +169,6 @@ class OffPolicyTrainer(ReplayTrainer, SkrlTrainer):
 class OffPolicyAdapter(SkrlAdapter):
     """An algorithm of SKRL with a replay memory (skrl 2, torch)."""
 
-    policy_class: ClassVar[str]
-    """The library's class of the policy's network."""
     policies: ClassVar[tuple[str, ...]] = POLICIES[:1]
     """Roles of the policies' networks."""
     only_here = CRITICS[:1]
@@ -199,75 +178,49 @@ class OffPolicyAdapter(SkrlAdapter):
         """Name of the algorithm in prose, and of the library's agent."""
         return self.dialect.algorithm.upper()
 
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        """Set the requested values. The agent uses the device of the environment."""
-        cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg, self.name, policy=self.policy_class, several_processes=config.torch.is_distributed)
-        for role in (*self.policies, *CRITICS):
-            if role not in cfg["models"]:
+    def _require(self, cfg: dict[str, Any]) -> None:
+        """Refuse settings that an algorithm with a replay memory can't use."""
+        models = cfg["models"]
+        if models.get("separate") is not True:
+            raise UserError(f"agent.models.separate: {self.name} of SKRL has separate networks: set it to true")
+        expected = dict.fromkeys(self.policies, (self.policy_class, "ACTIONS"))
+        expected |= dict.fromkeys(CRITICS, ("DeterministicMixin", "ONE"))
+        for role, values in expected.items():
+            if role not in models:
                 raise UserError(f"agent.models.{role} is missing: {self.name} of SKRL needs this network")
-        require_bound(self.dialect, cfg.get("action_bound"))
+            for name, known in zip(("class", "output"), values, strict=True):
+                if (chosen := models[role].get(name)) != known:
+                    raise UserError(f"agent.models.{role}.{name} {chosen!r}: LedgerLab supports only {known}")
+        require_settings(self.dialect, cfg, "action_bound")
         if (schedule := cfg["agent"].get("learning_rate_scheduler")) is not None:
             raise UserError(
                 f"agent.agent.learning_rate_scheduler {schedule!r}: {self.name} of SKRL gives a schedule no KL "
                 "divergence, so the learning rate would not change: leave it out"
             )
         for name, value in {**_MEMORY, "class": None, **cfg["memory"]}.items():
-            if name != "memory_size" and value != (known := _MEMORY.get(name)):
-                way_out = "leave it out" if known is None else f"LedgerLab supports only {known}"
+            if name != "memory_size" and value != (only := _MEMORY.get(name)):
+                way_out = "leave it out" if only is None else f"LedgerLab supports only {only}"
                 raise UserError(f"agent.memory.{name} {value!r}: {way_out}")
-        if seed is not None:
-            cfg["seed"] = seed
-        if max_iterations is not None:
-            cfg["trainer"]["timesteps"] = max_iterations * (cfg["agent"]["experiment"].get("write_interval") or 0)
-        return cfg
-
-    def require_learnable(self, agent_cfg: dict[str, Any]) -> None:
-        """Refuse networks that the algorithm does not have, and outputs that it would misread."""
-        models = agent_cfg["models"]
-        if models.get("separate") is not True:
-            raise UserError(f"agent.models.separate: {self.name} of SKRL has separate networks: set it to true")
-        expected = dict.fromkeys(self.policies, (self.policy_class, "ACTIONS"))
-        expected |= dict.fromkeys(CRITICS, ("DeterministicMixin", "ONE"))
-        for role, values in expected.items():
-            for name, known in zip(("class", "output"), values, strict=True):
-                if (chosen := models[role].get(name)) != known:
-                    raise UserError(f"agent.models.{role}.{name} {chosen!r}: LedgerLab supports only {known}")
 
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the arithmetic of the updates. SKRL counts environment steps instead of iterations."""
-        agent, timesteps, settings = agent_cfg["agent"], agent_cfg["trainer"]["timesteps"], self.dialect.overrides
-        horizon, every = agent["experiment"]["write_interval"], agent_cfg.get("update_every", 1)
+        timesteps, settings, replay = (
+            agent_cfg["trainer"]["timesteps"],
+            self.dialect.overrides,
+            ReplayPlan.of(self.dialect, agent_cfg),
+        )
+        horizon = agent_cfg["agent"]["experiment"]["write_interval"]
         if timesteps < horizon:
             raise UserError(
                 f"agent.trainer.timesteps {timesteps}: an iteration has {horizon} steps "
                 f"({settings['horizon']}): raise it, or give --max_iterations"
             )
-        if horizon % every:
+        if horizon % replay.update_every:
             raise UserError(
-                f"{settings['update_every']} {every}: {settings['horizon']} {horizon} is not a multiple of it"
+                f"{settings['update_every']} {replay.update_every}: {settings['horizon']} {horizon} is not a multiple "
+                "of it"
             )
-        return BatchPlan(
-            max_iterations=timesteps // horizon,
-            horizon=horizon,
-            save_interval=save_interval(agent_cfg, horizon),
-            epochs=1,
-            minibatches=horizon // every * agent["gradient_steps"],
-            minibatch_setting=settings["updates_per_step"],
-            replay=ReplayPlan(
-                steps=agent_cfg["memory"]["memory_size"],
-                setting=settings["replay_steps"],
-                warm_up_steps=agent["learning_starts"],
-                warm_up_setting=settings["warm_up_steps"],
-                batch_size=agent["batch_size"],
-                updates_per_step=agent["gradient_steps"],
-                update_every=every,
-                on_host=agent_cfg.get("replay_on_host", False),
-                host_setting=settings["replay_on_host"],
-            ),
-        )
+        return replay.batch(timesteps // horizon, horizon, save_interval(agent_cfg, horizon))
 
     def _limits(
         self, policy: Any, agent_cfg: dict[str, Any]
@@ -283,9 +236,9 @@ class SacTrainer(OffPolicyTrainer):
     dialect = SAC_DIALECT
     critics_per_loss = 1
 
-    def _build(self) -> list[tuple[object, str, Phase]]:
+    def _build(self) -> list[Step]:
         """Build agent and trainer, and bound the policy."""
-        metered = super()._build()
+        steps = super()._build()
         scaler = self._agent.scaler
         self._library["step"], scaler.step = scaler.step, self._step
         actions = self._agent.policy.num_actions
@@ -293,7 +246,7 @@ class SacTrainer(OffPolicyTrainer):
             self._agent._target_entropy = target * actions
         self.entropy_target = float(self._agent._target_entropy) / actions
         self._policy = SquashedGaussian(self._agent.policy, self._agent_cfg["action_bound"])
-        return metered
+        return steps
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state, and the entropy coefficient in it."""
@@ -327,11 +280,9 @@ class SacAdapter(OffPolicyAdapter):
     trainer_type = SacTrainer
     policy_class = "GaussianMixin"
 
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        """Set the requested values. The agent uses the device of the environment."""
-        cfg = super().prepare(agent_cfg, device, seed=seed, max_iterations=max_iterations)
+    def _require(self, cfg: dict[str, Any]) -> None:
+        """Refuse a fixed entropy coefficient, the library's own target, and deviations that it would not learn."""
+        super()._require(cfg)
         if not cfg["agent"].get("learn_entropy", True):
             raise UserError("agent.agent.learn_entropy False: LedgerLab supports only a learned entropy coefficient")
         if (target := cfg["agent"].get("target_entropy")) is not None:
@@ -339,12 +290,7 @@ class SacAdapter(OffPolicyAdapter):
                 f"agent.agent.target_entropy {target!r}: it is the entropy of all actions together: leave it out, and "
                 f"set {self.dialect.overrides['entropy_target']}, the entropy per action"
             )
-        return cfg
-
-    def require_learnable(self, agent_cfg: dict[str, Any]) -> None:
-        """Refuse networks that SAC does not have, and standard deviations that it would not learn."""
-        super().require_learnable(agent_cfg)
-        policy, (low, high) = agent_cfg["models"]["policy"], LOG_STD
+        policy, (low, high) = cfg["models"]["policy"], LOG_STD
         initial = policy.get("initial_log_std", 0.0)
         if finite(initial) or not low <= initial <= high:
             raise UserError(
@@ -392,7 +338,7 @@ class Td3Trainer(OffPolicyTrainer):
     dialect = TD3_DIALECT
     critics_per_loss = 2
 
-    def _build(self) -> list[tuple[object, str, Phase]]:
+    def _build(self) -> list[Step]:
         """Build agent and trainer with LedgerLab's noise, and bound the policies."""
         cfg, num_envs = self._agent_cfg, self._env.unwrapped.num_envs
         bound, (low, high), target = cfg["action_bound"], cfg["exploration_noise"], cfg["target_noise"]
@@ -406,12 +352,12 @@ class Td3Trainer(OffPolicyTrainer):
             "smooth_regularization_clip": cfg["target_noise_clip"] * bound,
         }
         self._agent_cfg = {**cfg, "agent": {**cfg["agent"], **noise}}
-        metered = super()._build()
+        steps = super()._build()
         agent = self._agent
         agent._min_actions, agent._max_actions = -bound, bound
         for model in (agent.policy, agent.target_policy):
             SquashedDeterministic(model, bound)
-        return metered
+        return steps
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load a state, and the count of updates in it."""
@@ -431,10 +377,10 @@ class Td3Adapter(OffPolicyAdapter):
     policy_class = "DeterministicMixin"
     policies = POLICIES
 
-    def require_learnable(self, agent_cfg: dict[str, Any]) -> None:
-        """Refuse networks that TD3 does not have, and the library's own noise."""
-        super().require_learnable(agent_cfg)
-        for name, value in agent_cfg["agent"].items():
+    def _require(self, cfg: dict[str, Any]) -> None:
+        """Refuse the library's own noise."""
+        super()._require(cfg)
+        for name, value in cfg["agent"].items():
             if name.startswith(("exploration_", "smooth_regularization_")):
                 settings = ", ".join(self.dialect.overrides[field] for field in NOISE)
                 raise UserError(

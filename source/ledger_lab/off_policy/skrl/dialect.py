@@ -8,7 +8,6 @@ from typing import Any
 from ledger_lab.off_policy.recipe import OPTIONS, OffPolicyRecipe, SacRecipe, Td3Recipe
 from ledger_lab.tasks.recipes.dialect import Dialect, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
-from ledger_lab.tasks.recipes.rules import one_of, or_none, positive
 from ledger_lab.training.runners.skrl.dialect import DIALECT as PPO_DIALECT
 from ledger_lab.training.runners.skrl.dialect import layers
 
@@ -18,8 +17,6 @@ POLICIES = ("policy", "target_policy")
 """Roles of the networks that choose actions; the second one belongs to TD3."""
 NOISE = ("exploration_noise", "target_noise", "target_noise_clip")
 """Fields of noise. LedgerLab keeps them, because the library's own settings do not follow the bound of the actions."""
-
-_NORMALIZER = "RunningStandardScaler"
 
 
 def _dialect(
@@ -72,7 +69,13 @@ def _dialect(
         title=PPO_DIALECT.title,
         seed=PPO_DIALECT.seed,
         settings={
-            **{name: PPO_DIALECT.settings[name] for name in ("experiment_name", "max_iterations", "save_interval")},
+            **{
+                name: PPO_DIALECT.settings[name]
+                for name in (
+                    *("experiment_name", "max_iterations", "save_interval", "observation_normalization"),
+                    *("discount", "reward_scale"),
+                )
+            },
             "horizon": Setting("agent.agent.experiment.write_interval"),
             "hidden_dims": of_all_networks("layers"),
             "activation": of_all_networks("activations"),
@@ -83,15 +86,7 @@ def _dialect(
             "warm_up_steps": Setting("agent.agent.learning_starts"),
             "batch_size": Setting("agent.agent.batch_size"),
             "updates_per_step": Setting("agent.agent.gradient_steps"),
-            "observation_normalization": Setting(
-                "agent.agent.observation_preprocessor",
-                "`RunningStandardScaler` or none",
-                rule=one_of(_NORMALIZER, None),
-                write=lambda recipe: _NORMALIZER if recipe.observation_normalization else None,
-            ),
-            "discount": Setting("agent.agent.discount_factor"),
             "polyak": Setting("agent.agent.polyak"),
-            "reward_scale": Setting("agent.agent.rewards_shaper_scale", rule=or_none(positive)),
             **{name: _own_setting(name) for name in OPTIONS},
             **settings,
         },

@@ -151,9 +151,8 @@ class SkrlMemory:
         index, after = self.replay.draw(batch_size)
         last, rewards = index, None
         if self._n_step > 1:
-            ahead = self.replay.look_ahead(index, after, self._n_step, self._discount)
-            last, after, rewards = ahead.last, ahead.after, self._to_learner(ahead.rewards)
-            self._learner.discount_factor = self._to_learner(ahead.discounts)
+            sums, discounts, last, after = self.replay.look_ahead(index, after, self._n_step, self._discount)
+            rewards, self._learner.discount_factor = self._to_learner(sums), self._to_learner(discounts)
 
         def values(name: str) -> torch.Tensor | None:
             """Return what the minibatch holds under a name."""

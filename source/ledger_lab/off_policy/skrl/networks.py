@@ -7,11 +7,9 @@ would give a Gaussian the wrong probabilities. Here, tanh squashes them.
 from __future__ import annotations
 
 import math
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -29,8 +27,7 @@ LOG_STD = (-5.0, 2.0)
 _MISFITS = (AttributeError, LookupError, NameError, RuntimeError, TypeError, ValueError)
 """Errors of networks that read other observations than the task has."""
 
-_PACKAGE = Path(__file__).parents[2]
-"""LedgerLab's code."""
+_WAY_OUT = "describe networks for these observations; those of images begin with layers like conv2d and flatten"
 
 
 class SquashedPolicy(ABC):
@@ -132,7 +129,7 @@ def normalize_layers(model: torch.nn.Module) -> None:
 
 @contextmanager
 def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the library's own type
-    """Turn an error of networks that do not fit the observations into one line; errors of LedgerLab's own code pass.
+    """Turn an error of networks that do not fit the observations into one line.
 
     Args:
         wrapper: The library's view of the environment.
@@ -143,15 +140,12 @@ def fitting_networks(wrapper: Any) -> Iterator[None]:  # noqa: ANN401 - the libr
     try:
         yield
     except _MISFITS as error:
-        *_, last = traceback.walk_tb(error.__traceback__)
-        ours = Path(last[0].f_code.co_filename).is_relative_to(_PACKAGE)
-        if ours or is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY:
+        if is_device_fault(str(error)) or status_of(error) is Status.OUT_OF_MEMORY:
             raise
-        spaces = [space for space in (wrapper.observation_space, wrapper.state_space) if space is not None]
-        shapes = " and ".join(str(_shape(space)) for space in spaces)
+        shapes = [str(_shape(space)) for space in (wrapper.observation_space, wrapper.state_space) if space is not None]
         raise UserError(
-            f"agent.models: the networks can't read observations of shape {shapes} "
-            f"({first_line(error)}): {_way_out(*spaces)}"
+            f"agent.models: the networks can't read observations of shape {' and '.join(shapes)} "
+            f"({first_line(error)}): {_WAY_OUT}"
         ) from error
 
 
@@ -173,23 +167,10 @@ def require_outputs(model: Any, role: str, outputs: int) -> None:  # noqa: ANN40
     if given.shape != (2, outputs):
         raise UserError(
             f"agent.models.{role}: for 2 observations of shape {_shape(model.observation_space)}, it gives numbers of "
-            f"shape {tuple(given.shape)} instead of (2, {outputs}): {_way_out(model.observation_space)}"
+            f"shape {tuple(given.shape)} instead of (2, {outputs}): {_WAY_OUT}"
         )
-
-
-def _way_out(*spaces: gym.Space) -> str:
-    """Return what to do about networks that can't read some observations."""
-    images = any(_has_images(_shape(space)) for space in spaces)
-    return "describe networks for these observations" + (
-        "; those of images begin with layers like conv2d and flatten" if images else ""
-    )
 
 
 def _shape(space: gym.Space) -> Any:  # noqa: ANN401 - a tuple, or nested dictionaries of them
     """Return the shape of a space, or the shapes of what it contains by their names."""
     return {name: _shape(each) for name, each in space.items()} if isinstance(space, gym.spaces.Dict) else space.shape
-
-
-def _has_images(shape: Any) -> bool:  # noqa: ANN401 - see above
-    """Tell whether a shape is that of an image, or contains one."""
-    return any(map(_has_images, shape.values())) if isinstance(shape, dict) else len(shape) > 1

@@ -9,12 +9,12 @@ from typing import Any
 
 _DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
 _DATA = re.compile(
-    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[\s,\[\]])*+",  # never splits a word
+    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[,\[] *|\])*+",  # never splits a word
     re.ASCII,
 )
 """Numbers, words, and lists of them: no name of a function or a class in another package (``package.module:name`` for
-Isaac Lab, also ``package.module.name`` for RSL-RL), no expression, no path, and nothing that Hydra reads otherwise than
-it is written, as ``${…}`` and escapes."""
+Isaac Lab, also ``package.module.name`` for RSL-RL), no expression or statement, which SKRL would run, no path, and
+nothing that Hydra reads otherwise than it is written, as ``${…}`` and escapes."""
 
 ABSENT = object()
 """Returned for a path that does not exist. ``MISSING`` is a value: that of a field which nobody has set."""

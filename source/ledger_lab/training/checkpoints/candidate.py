@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_sha256, make_folder
-from ledger_lab.ledger import CheckpointSaved, Run, RunDeclared
+from ledger_lab.files import make_folder
+from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.panels import few_differences
 from ledger_lab.panels.ground import declared_ground
+from ledger_lab.reports import summarize_run
 from ledger_lab.tasks.recipes.settings import names_code
-from ledger_lab.training.checkpoints.find import FoundCheckpoint
-from ledger_lab.training.checkpoints.shipped import output_directory
+from ledger_lab.tasks.registry import require_task
+from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
+from ledger_lab.training.checkpoints.request import CheckpointRequest
+from ledger_lab.training.checkpoints.shipped import is_shipped, output_directory, result_in_words
 from ledger_lab.training.runners import Adapter, load_adapter
 from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.description import changed_code, config_sha256, describe_simulation, policy_code
@@ -30,24 +34,20 @@ _NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(FoundCheckpoint):
     """A checkpoint, and all that is needed to load its policy."""
 
-    run_id: str
-    source: Path
-    """Directory of the run that saved the checkpoint; it may be inside the package."""
-    run_dir: Path
-    """Directory for outputs, see :func:`~ledger_lab.training.checkpoints.shipped.output_directory`."""
-    saved: CheckpointSaved
+    log_root: Path
+    """Root of the ledger, for outputs of a checkpoint that came with the package."""
     adapter: Adapter
     agent_cfg: Any
     changed_code: dict[str, str]
     """Code that has changed since the run was declared, with its hashes, by module."""
 
-    @property
-    def path(self) -> Path:
-        """The checkpoint file."""
-        return self.source / self.saved.path
+    @functools.cached_property
+    def run_dir(self) -> Path:
+        """Directory for outputs, see :func:`~ledger_lab.training.checkpoints.shipped.output_directory`."""
+        return output_directory(self.run, self.log_root)
 
     def folder(self, *names: str) -> Path:
         """Create a folder for outputs in :attr:`run_dir`, unless it exists, and return it.
@@ -62,6 +62,43 @@ class Candidate:
         make_folder(self.run_dir)
         make_folder(folder, root=self.run_dir)
         return folder
+
+    def print_notes(self, console: Console) -> None:
+        """Print the result of a policy that came with the package, and the code that has changed since its training.
+
+        Args:
+            console: Where to print.
+        """
+        if is_shipped(self.run.directory):
+            said = f"pretrained: run {self.run_id} {result_in_words(summarize_run(self.run))}"
+            console.print(said, markup=False, soft_wrap=True)
+        if self.changed_code:
+            said = f"note: code has changed since run {self.run_id} was declared: {', '.join(self.changed_code)}"
+            console.print(said, markup=False, soft_wrap=True)
+
+
+def open_candidate(request: CheckpointRequest, device: str) -> tuple[Candidate, ManagerBasedRLEnvCfg]:
+    """Find the policy that a user names, and resolve all that is needed to load it.
+
+    Args:
+        request: What the user asks for.
+        device: Device of the policy.
+
+    Returns:
+        The candidate, and the configuration of its environment.
+
+    Raises:
+        UserError: If nothing matches the name, the task is not registered, the policy is recurrent, or for the reasons
+            of :func:`declared_configs` and :func:`resolve_candidate`.
+    """
+    found = best_checkpoint(request.source(), request.log_root)
+    declared = found.run.declared
+    require_task(declared.task, declared.rl_library, declared.agent)
+    configs = declared_configs(found.run, trust_run=request.trust_run)
+    allowed = request.allow_changed_code
+    candidate = resolve_candidate(found, configs, device, request.log_root, allow_changed_code=allowed)
+    candidate.adapter.require_memoryless(candidate.agent_cfg)
+    return candidate, configs[0]
 
 
 def declared_configs(run: Run, *, trust_run: bool = False) -> tuple[ManagerBasedRLEnvCfg, Any]:
@@ -104,22 +141,20 @@ def resolve_candidate(
 
     Raises:
         UserError: If the configuration of the agent, of its observations or of its actions has changed since the
-            training, or code has, the policy is recurrent, or the file is not the one that the run saved.
+            training, or code has, or the file is not the one that the run saved.
     """
     declared = checkpoint.run.declared
     adapter = load_adapter(declared.rl_library, declared.agent)
     env_cfg, agent_cfg = configs[0], adapter.prepare(configs[1], device)
-    adapter.require_memoryless(agent_cfg)
     require_same_agent(checkpoint.run, env_cfg, agent_cfg, adapter)
     require_same_task(checkpoint.run, env_cfg, ("observations", "actions"), "its policy would see or do something else")
     code = {**policy_code(declared.task, *configs), **(scored or {})}
     changed = require_same_code(declared, code, allow_changed_code)
-    require_recorded_hash(checkpoint.run.directory / checkpoint.saved.path, checkpoint.saved, declared.run_id)
+    checkpoint.require_unchanged()
     return Candidate(
-        run_id=declared.run_id,
-        source=checkpoint.run.directory,
-        run_dir=output_directory(checkpoint.run, log_root),
+        run=checkpoint.run,
         saved=checkpoint.saved,
+        log_root=log_root,
         adapter=adapter,
         agent_cfg=agent_cfg,
         changed_code=changed,
@@ -171,21 +206,6 @@ def require_same_code(declared: RunDeclared, code: dict[str, str], allow_changed
     return changed
 
 
-def print_changed_code(candidate: Candidate, console: Console) -> None:
-    """Print which code has changed since the run of a candidate was declared; if none has, print nothing.
-
-    Args:
-        candidate: The candidate.
-        console: Where to print.
-    """
-    if candidate.changed_code:
-        console.print(
-            f"note: code has changed since run {candidate.run_id} was declared: {', '.join(candidate.changed_code)}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
 def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], otherwise: str) -> None:
     """Refuse a task that has changed since a policy was trained on it.
 
@@ -215,27 +235,6 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
             f"task {run.declared.task} has changed since run {run.declared.run_id} was trained, so {otherwise}: "
             f"{differences} (now != then). Restore the task{f' as in {written}' if written.exists() else ''}, or train "
             "a new run"
-        )
-
-
-def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
-    """Refuse a checkpoint whose hash differs from the hash in the ledger.
-
-    Args:
-        path: The file.
-        saved: Its row in the ledger.
-        run_id: The run that saved it.
-
-    Raises:
-        UserError: If the file is missing, or its hash differs.
-    """
-    try:
-        found = file_sha256(path)
-    except OSError as error:
-        raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
-    if found != saved.sha256:
-        raise UserError(
-            f"checkpoint {path} has changed since run {run_id} saved it (its SHA-256 differs): restore the file"
         )
 
 

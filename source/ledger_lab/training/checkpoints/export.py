@@ -19,14 +19,7 @@ from ledger_lab.ledger.meters.host import package_versions, recorded_packages
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.tasks.exported import CONTRACT
-from ledger_lab.tasks.registry import require_task
-from ledger_lab.training.checkpoints.candidate import (
-    Candidate,
-    declared_configs,
-    print_changed_code,
-    require_same_task,
-    resolve_candidate,
-)
+from ledger_lab.training.checkpoints.candidate import Candidate, open_candidate, require_same_task
 from ledger_lab.training.checkpoints.contract import (
     describe_articulations,
     describe_interface,
@@ -43,9 +36,7 @@ from ledger_lab.training.checkpoints.files import (
     live_actions,
     policy_files,
 )
-from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.training.checkpoints.request import ExportRequest
-from ledger_lab.training.checkpoints.shipped import print_shipped_result
 from ledger_lab.training.runners.checkpoint_file import ActingModule
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
@@ -87,20 +78,11 @@ def _export(request: ExportRequest, console: Console) -> None:
     """Record observations in the task's own simulation, then make, test and write the files."""
     device = resolve_device(request.device)
     flags = request.launcher_args(device)
-    found = best_checkpoint(request.source(), request.log_root)
-    declared, saved = found.run.declared, found.saved
-    require_task(declared.task, declared.rl_library, declared.agent)
-    env_cfg, _ = configs = declared_configs(found.run, trust_run=request.trust_run)
-    candidate = resolve_candidate(
-        found,
-        configs,
-        device,
-        request.log_root,
-        allow_changed_code=request.allow_changed_code,
-    )
+    candidate, env_cfg = open_candidate(request, device)
+    declared, saved = candidate.run.declared, candidate.saved
     env_cfg.sim.device, env_cfg.seed = device, declared.seed
     require_runtime(env_cfg, flags, request.cpu_threads)
-    require_same_task(found.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
+    require_same_task(candidate.run, env_cfg, ("scene", "commands"), "the contract would be wrong")
     without_startup_events(env_cfg)
     env_cfg.scene.num_envs = NUM_ENVS
     if (folder := request.to) is None:
@@ -112,8 +94,7 @@ def _export(request: ExportRequest, console: Console) -> None:
         markup=False,
         soft_wrap=True,
     )
-    print_shipped_result(candidate.source, console)
-    print_changed_code(candidate, console)
+    candidate.print_notes(console)
     with simulation_app(env_cfg, flags), environment(declared.task, env_cfg) as env, torch.no_grad():
         articulations = describe_articulations(env)  # before a reset randomizes them
         policy, recorded, measured = _record(env, candidate, console)
@@ -121,7 +102,7 @@ def _export(request: ExportRequest, console: Console) -> None:
         seen = [flat.flatten(groups).cpu() for groups in recorded]
         observations, actions = torch.cat(seen), live_actions(policy, recorded)
         contract = {
-            **_about(found, candidate.changed_code),
+            **_about(candidate),
             **describe_interface(env, flat.groups),
             "articulations": articulations,
             "files": {
@@ -233,9 +214,9 @@ def _record(
     return policy, recorded, measured
 
 
-def _about(found: FoundCheckpoint, changed_code: dict[str, str]) -> dict[str, Any]:
+def _about(candidate: Candidate) -> dict[str, Any]:
     """Return the contract's fields from the ledger. Scores are left out if the code has changed since."""
-    declared, saved = found.run.declared, found.saved
+    declared, saved, changed_code = candidate.run.declared, candidate.saved, candidate.changed_code
     return {
         "contract_version": CONTRACT_VERSION,
         "policy": {
@@ -259,7 +240,7 @@ def _about(found: FoundCheckpoint, changed_code: dict[str, str]) -> dict[str, An
                 "episodes": result.outcomes.episodes,
                 "proves_target": declared.target_success if result.confirms else None,
             }
-            for result in found.run.results
+            for result in candidate.run.results
             if result.checkpoint_sha256 == saved.sha256 and result.invalid is None and not changed_code
         ],
         "versions": {"trained": declared.versions, "exported": package_versions((*recorded_packages(), "onnx"))},

@@ -121,31 +121,18 @@ def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> li
             dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
         )
         program = _without_call_stacks(script.getvalue())
+        loaded = torch.jit.load(io.BytesIO(program))
     model = onnx.load_from_string(graph.getvalue())
     onnx.helper.set_model_props(model, {CONTRACT: contract})
     onnx.checker.check_model(model, full_check=True)
     content = model.SerializeToString(deterministic=True)
-    return [load_policy_file(POLICY, program), load_policy_file(GRAPH, content)]
-
-
-def load_policy_file(name: str, content: bytes) -> PolicyFile:
-    """Load a policy as it is in a file.
-
-    Args:
-        name: Name of the file: ``policy.pt`` or ``policy.onnx``.
-        content: Its content.
-    """
-    if name == POLICY:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # as above
-            return PolicyFile(name, content, torch.jit.load(io.BytesIO(content)))
     evaluator = ReferenceEvaluator(content)
 
     def run_graph(obs: torch.Tensor) -> torch.Tensor:
         results: Any = evaluator.run(None, {INPUT: obs.numpy()})
         return torch.from_numpy(results[0])
 
-    return PolicyFile(name, content, run_graph)
+    return [PolicyFile(POLICY, program, loaded), PolicyFile(GRAPH, content, run_graph)]
 
 
 def _without_call_stacks(program: bytes) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run
 from ledger_lab.ledger.find import find_run
 from ledger_lab.reports import summarize_run
@@ -18,6 +19,45 @@ class FoundCheckpoint:
 
     run: Run
     saved: CheckpointSaved
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self.run.declared.run_id
+
+    @property
+    def path(self) -> Path:
+        """The file. Of a pretrained policy, it may be inside the package."""
+        return self.run.directory / self.saved.path
+
+    def require_unchanged(self) -> None:
+        """Refuse a file whose hash differs from the hash in the ledger.
+
+        Raises:
+            UserError: If the file is missing, or its hash differs.
+        """
+        require_recorded_hash(self.path, self.saved, self.run_id)
+
+
+def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
+    """Refuse a file that is not the checkpoint that a run saved, or its copy.
+
+    Args:
+        path: The file.
+        saved: Its row in the ledger.
+        run_id: The run that saved it.
+
+    Raises:
+        UserError: If the file is missing, or its hash differs.
+    """
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
+    if found != saved.sha256:
+        raise UserError(
+            f"checkpoint {path} has changed since run {run_id} saved it (its SHA-256 differs): restore the file"
+        )
 
 
 def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoint]:
@@ -44,7 +84,7 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
             if not checkpoints:
                 raise UserError(f"run {run.declared.run_id} has saved no checkpoint: name another run")
         for checkpoint in checkpoints:
-            found[checkpoint.run.declared.run_id, checkpoint.saved.path] = checkpoint
+            found[checkpoint.run_id, checkpoint.saved.path] = checkpoint
     return list(found.values())
 
 
@@ -72,8 +112,8 @@ def _of_file(path: Path) -> FoundCheckpoint:
             f"checkpoint {path} is not in the directory of a run: put it back beside the journal of its run"
         )
     run = find_run(str(directory), directory)
-    for saved in run.checkpoints:
-        if run.directory / saved.path == path:
-            return FoundCheckpoint(run, saved)
+    for checkpoint in (FoundCheckpoint(run, saved) for saved in run.checkpoints):
+        if checkpoint.path == path:
+            return checkpoint
     known = [saved.path for saved in run.checkpoints]
     raise UserError(f"{path} is not a checkpoint of run {run.declared.run_id}: {nearest(path.name, known)}")

@@ -13,12 +13,9 @@ import torch
 from ledger_lab.files import unused_path
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.tasks.registry import require_task
-from ledger_lab.training.checkpoints.candidate import declared_configs, print_changed_code, resolve_candidate
+from ledger_lab.training.checkpoints.candidate import open_candidate
 from ledger_lab.training.checkpoints.film import recorded, recording_args, use_studio_viewer
-from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint
 from ledger_lab.training.checkpoints.request import PlayRequest
-from ledger_lab.training.checkpoints.shipped import print_shipped_result
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.physics_engine import changed_overrides
@@ -40,7 +37,7 @@ def play_run(argv: Sequence[str]) -> int:
     request = parse(PlayRequest, argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
-        _play(request, best_checkpoint(request.source(), request.log_root), terminal)
+        _play(request, terminal)
     except KeyboardInterrupt:
         if request.video or request.action_range:
             raise
@@ -49,19 +46,11 @@ def play_run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> None:
+def _play(request: PlayRequest, terminal: Terminal) -> None:
     """Step the policy until all that was asked for is known, or until the user closes the viewer."""
-    declared = found.run.declared
     device = resolve_device(request.device)
-    require_task(declared.task, declared.rl_library, declared.agent)
-    configs = declared_configs(found.run, trust_run=request.trust_run)
-    candidate = resolve_candidate(
-        found,
-        configs,
-        device,
-        request.log_root,
-        allow_changed_code=request.allow_changed_code,
-    )
+    candidate, _ = open_candidate(request, device)
+    declared, saved = candidate.run.declared, candidate.saved
     overrides = changed_overrides(declared.overrides, request.overrides)
     env_cfg, _ = resolve_configs(declared.task, declared.rl_library, overrides, declared.agent, play_mode=True)
     env_cfg.sim.device, env_cfg.seed, env_cfg.scene.num_envs = device, request.seed, request.num_envs
@@ -72,11 +61,8 @@ def _play(request: PlayRequest, found: FoundCheckpoint, terminal: Terminal) -> N
     use_studio_viewer(env_cfg)
     video = unused_path(candidate.folder("videos", "play") / f"{candidate.path.stem}.mp4") if request.video else None
     console = terminal.console
-    console.print(
-        f"playing {found.saved.path} of run {declared.run_id}, after {found.saved.iteration} iterations", markup=False
-    )
-    print_shipped_result(candidate.source, console)
-    print_changed_code(candidate, console)
+    console.print(f"playing {saved.path} of run {declared.run_id}, after {saved.iteration} iterations", markup=False)
+    candidate.print_notes(console)
     with (
         simulation_app(env_cfg, flags),
         environment(declared.task, env_cfg, spread=True) as env,

@@ -52,7 +52,7 @@ class PolicyRequest(SimulationRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CheckpointRequest(PolicyRequest):
+class CheckpointRequest(PolicyRequest):
     """What a user asks of a program that loads a single policy."""
 
     checkpoint: str | None = flag(
@@ -79,7 +79,7 @@ class _CheckpointRequest(PolicyRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayRequest(_CheckpointRequest):
+class PlayRequest(CheckpointRequest):
     """What a user asks of ``scripts/play.py``: each field is an argument or a flag of the same name."""
 
     program = Program(
@@ -128,7 +128,7 @@ class PlayRequest(_CheckpointRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportRequest(_CheckpointRequest):
+class ExportRequest(CheckpointRequest):
     """What a user asks of ``scripts/export_policy.py``: each field is an argument or a flag of the same name."""
 
     program = Program(

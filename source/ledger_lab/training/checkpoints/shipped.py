@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rich.console import Console
-
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import Run, find_journals
-from ledger_lab.ledger.find import find_run, read_runs
-from ledger_lab.reports import RunSummary, summarize_run
+from ledger_lab.ledger.find import read_runs
+from ledger_lab.reports import RunSummary
 from ledger_lab.tasks.pretrained import ROOT
 from ledger_lab.units import target_share
 
@@ -59,18 +57,6 @@ def copy_shipped_run(source: Path, home: Path) -> None:
         if file.is_file():
             with whole_file(home / file.relative_to(source), root=log_root) as unfinished:
                 shutil.copyfile(file, unfinished)
-
-
-def print_shipped_result(run_dir: Path, console: Console) -> None:
-    """Print the result of a policy that came with the package; for other policies, print nothing.
-
-    Args:
-        run_dir: Directory of the run that trained it.
-        console: Where to print.
-    """
-    if is_shipped(run_dir):
-        summary = summarize_run(find_run(str(run_dir), run_dir))
-        console.print(f"pretrained: run {summary.run_id} {result_in_words(summary)}", markup=False, soft_wrap=True)
 
 
 def result_in_words(summary: RunSummary) -> str:

@@ -9,19 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Run, RunDeclared
+from ledger_lab.ledger import RunDeclared
 from ledger_lab.panels import Panel, PanelIdentity, few_differences, is_panel_file
 from ledger_lab.panels.checks import require_takeable, task_panel
 from ledger_lab.panels.ground import Ground, declared_ground
 from ledger_lab.panels.physics import NATIVE, physics_name
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.tasks.registry import default_panel, require_task
-from ledger_lab.training.checkpoints.candidate import (
-    Candidate,
-    declared_configs,
-    require_recorded_hash,
-    resolve_candidate,
-)
+from ledger_lab.training.checkpoints.candidate import Candidate, declared_configs, resolve_candidate
 from ledger_lab.training.checkpoints.film import recording_args
 from ledger_lab.training.checkpoints.find import FoundCheckpoint, best_checkpoint, find_checkpoints
 from ledger_lab.training.evaluation.request import EvaluateRequest
@@ -47,8 +42,6 @@ class EvaluationPlan:
     panel: Panel
     """The panel with its own seeds; to compare two candidates, with fresh seeds."""
     candidates: list[Candidate]
-    runs: dict[str, Run]
-    """The runs of the candidates by their ids."""
     versus: bool
     """Whether the first of two candidates is compared with the second."""
     simulations: list[Simulation]
@@ -81,7 +74,7 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     """
     device = resolve_device(request.device)
     found = _named(request)
-    runs = {checkpoint.run.declared.run_id: checkpoint.run for checkpoint in found}
+    runs = {checkpoint.run_id: checkpoint.run for checkpoint in found}
     declared = [run.declared for run in runs.values()]
     first = declared[0]
     _require_one_task(declared)
@@ -116,7 +109,6 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     return EvaluationPlan(
         panel=panel,
         candidates=candidates,
-        runs=runs,
         versus=request.versus is not None,
         simulations=simulations,
         videos=request.video or 0,
@@ -188,8 +180,7 @@ def _candidates(
     checked: dict[str, Candidate] = {}
     candidates = []
     for checkpoint in found:
-        run, saved = checkpoint.run, checkpoint.saved
-        run_id = run.declared.run_id
+        run, run_id = checkpoint.run, checkpoint.run_id
         if run_id not in checked:
             checked[run_id] = resolve_candidate(
                 checkpoint,
@@ -200,10 +191,11 @@ def _candidates(
                 scored=code if panel.source == run.declared.panel else None,
                 allow_changed_code=request.allow_changed_code,
             )
-        require_recorded_hash(run.directory / saved.path, saved, run_id)
+            checked[run_id].adapter.require_memoryless(checked[run_id].agent_cfg)
+        checkpoint.require_unchanged()
         agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
         # A pretrained policy's run may also be outside of the package.
-        candidates.append(replace(checked[run_id], source=run.directory, saved=saved, agent_cfg=agent_cfg))
+        candidates.append(replace(checked[run_id], run=run, saved=checkpoint.saved, agent_cfg=agent_cfg))
     return candidates
 
 

@@ -20,8 +20,7 @@ from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.host import package_versions
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.reports.terminal.console import Terminal, tell_error
-from ledger_lab.training.checkpoints.candidate import print_changed_code
-from ledger_lab.training.checkpoints.shipped import copy_shipped_run, print_shipped_result
+from ledger_lab.training.checkpoints.shipped import copy_shipped_run
 from ledger_lab.training.evaluation.film import record_episodes, video_folder, worst_episodes
 from ledger_lab.training.evaluation.plan import EvaluationPlan, plan_evaluation
 from ledger_lab.training.evaluation.recorded_scores import compared_with_record
@@ -86,9 +85,8 @@ def _carry_out(plan: EvaluationPlan, terminal: Terminal, clock: PhaseClock, link
             raise UserError(f"cannot write to the directory of a run: {error}{hint}") from error
         scores: list[list[PanelResult]] = []
         with life:
-            for candidate in {candidate.source: candidate for candidate in plan.candidates}.values():
-                print_shipped_result(candidate.source, console)
-                print_changed_code(candidate, console)
+            for candidate in {candidate.run_id: candidate for candidate in plan.candidates}.values():
+                candidate.print_notes(console)
             for simulation in plan.simulations:
                 shutdown.enter_context(simulation_app(simulation.env_cfg, plan.launcher_args))
                 clock.set_base(Phase.EVALUATE)
@@ -114,7 +112,7 @@ def _begin(
 ) -> None:
     """Open a journal per run directory, and write the rows that announce the evaluation."""
     for candidate in plan.candidates:
-        copy_shipped_run(candidate.source, candidate.run_dir)
+        copy_shipped_run(candidate.run.directory, candidate.run_dir)
     for simulation in plan.simulations if plan.videos else ():
         video_folder(plan.candidates[plan.recorded], simulation, plan.panel)  # a link there is refused at once
     for candidate in plan.candidates:
@@ -129,11 +127,11 @@ def _compared(
     plan: EvaluationPlan, simulation: Simulation, scored: Sequence[PanelResult], console: Console
 ) -> list[PanelResult]:
     """Return scores after comparing them with those that the runs recorded; print differences that are explained."""
-    agents = {candidate.run_id: candidate.agent_cfg for candidate in plan.candidates}
-    code = {run_id: code_sha256(simulation.task, simulation.env_cfg, cfg) for run_id, cfg in agents.items()}
+    of_run = {candidate.run_id: candidate for candidate in plan.candidates}
+    code = {name: code_sha256(simulation.task, simulation.env_cfg, of.agent_cfg) for name, of in of_run.items()}
     results = []
     for score in scored:
-        result, difference = compared_with_record(score, plan.runs[score.run_id], code[score.run_id])
+        result, difference = compared_with_record(score, of_run[score.run_id].run, code[score.run_id])
         results.append(result)
         if difference is not None:
             console.print(difference, style="yellow", markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.scoring import score_policies
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.training.checkpoints.candidate import Candidate, require_recorded_hash
+from ledger_lab.training.checkpoints.candidate import Candidate
 from ledger_lab.training.runners.physics_engine import fitting_environments
 from ledger_lab.training.runners.session import environment, held_out_config, recorded_physics
 from ledger_lab.units import counted
@@ -83,7 +83,7 @@ def score_checkpoints(
         UserError: If a checkpoint can't be loaded or has changed, or a seed does not determine the task's episodes.
     """
     for candidate in candidates:
-        require_recorded_hash(candidate.path, candidate.saved, candidate.run_id)
+        candidate.require_unchanged()
     episodes = len(panel.episodes)
     most = MAX_SLOTS
     if (fitting := fitting_environments(simulation.task, simulation.env_cfg)) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger.libraries import algorithm_of, part_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
+from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.tasks.recipes.rules import count
 from ledger_lab.tasks.recipes.settings import read_setting, write_setting
 from ledger_lab.training.runners.lean_imports import postpone_compiler
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from ledger_lab.ledger import CheckpointSaved
     from ledger_lab.ledger.meters.phases import PhaseClock
-    from ledger_lab.ledger.meters.probes import Part
     from ledger_lab.off_policy.replay_memory import ReplayMemory
     from ledger_lab.off_policy.replay_plan import ReplayPlan
     from ledger_lab.tasks.recipes import Dialect
@@ -75,8 +76,7 @@ class BatchPlan:
             num_envs: Number of environments of all processes.
         """
         if self.replay is not None:
-            updates = self.horizon // self.replay.update_every
-            return updates * self.replay.updates_per_step * self.replay.batch_size
+            return self.minibatches_of(num_envs) * self.replay.batch_size
         return num_envs * self.horizon * self.epochs
 
     def minibatches_of(self, num_envs: int) -> int:
@@ -126,7 +126,23 @@ Arguments: the file, and the number of completed iterations."""
 
 
 class Stop(Exception):  # noqa: N818 - no error
-    """Raised to end the training loop of a library, if the library has no other way to stop."""
+    """Raised to end the training loop of a library."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A callable of a training loop."""
+
+    owner: Any
+    """Object that holds it."""
+    name: str
+    """Name under which its callers look it up."""
+    phase: Phase | None = None
+    """Phase that its time counts for; ``None`` for that of its caller."""
+    title: str | None = None
+    """Name in a profile; ``None`` if profiles leave it out."""
+    yields: bool = False
+    """Whether it is a generator; a profile then shows the work on each item."""
 
 
 class Trainer(ABC):
@@ -142,6 +158,8 @@ class Trainer(ABC):
     entropy_target: float | None = None
     """Entropy per action that the learner aims at, of actions as shares of their bound [nat]; ``None`` if it aims at
     none."""
+    iterations = 0
+    """Iterations completed."""
 
     def __init__(
         self,
@@ -165,9 +183,10 @@ class Trainer(ABC):
         self._env, self._agent_cfg, self._batch = env, agent_cfg, batch
         self._run_dir, self._clock, self._record = run_dir, clock, record
         self._saved: CheckpointSaved | None = None
-        self._metered = (*self._build(), (env.unwrapped.sim, "step", Phase.SIMULATE))
-        for owner, name, phase in self._metered:
-            clock.instrument(owner, name, phase)
+        self._steps = (*self._build(), Step(env.unwrapped.sim, "step", Phase.SIMULATE))
+        for step in self._steps:
+            if step.phase is not None:
+                clock.instrument(step.owner, step.name, step.phase)
 
     def compute_in(self, threads: Threads) -> None:
         """Let torch compute each phase in its number of threads. Call it once, before :meth:`train`.
@@ -175,29 +194,55 @@ class Trainer(ABC):
         Args:
             threads: The numbers of threads.
         """
-        for owner, name, phase in self._metered:
-            setattr(owner, name, in_threads(getattr(owner, name), threads.of(phase)))
+        for step in self._steps:
+            if step.phase is not None:
+                computed = in_threads(getattr(step.owner, step.name), threads.of(step.phase))
+                setattr(step.owner, step.name, computed)
 
     @abstractmethod
-    def _build(self) -> Sequence[tuple[object, str, Phase]]:
+    def _build(self) -> Sequence[Step]:
         """Build the library's runner.
 
         Returns:
-            Its callables that are metered: owner, name and phase of each.
+            Its callables that are metered, or that a profile shows.
         """
 
-    @property
-    @abstractmethod
-    def iterations(self) -> int:
-        """Iterations completed."""
-
-    @abstractmethod
     def train(self, on_iteration: OnIteration) -> None:
-        """Train to the end, or until ``on_iteration`` stops it.
+        """Train to the end, or until ``on_iteration`` stops it, and save the last policy.
 
         Args:
             on_iteration: Called after each iteration; ends the training if it returns ``False``.
         """
+        self._on_iteration = on_iteration
+        try:
+            if self.iterations < self._batch.max_iterations:
+                with contextlib.suppress(Stop):
+                    self._run()
+            self.save()
+        finally:
+            self._close()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Run the library's loop, which calls :meth:`_report` after each iteration."""
+
+    @abstractmethod
+    def _close(self) -> None:
+        """Close the library's TensorBoard files."""
+
+    def _report(self, iterations: int, figures: Mapping[str, float]) -> None:
+        """Report a completed iteration.
+
+        Args:
+            iterations: Iterations completed.
+            figures: Its figures, by the ledger's names.
+
+        Raises:
+            Stop: If no further iteration is to be trained.
+        """
+        self.iterations = iterations
+        if not self._on_iteration(iterations, figures) or iterations >= self._batch.max_iterations:
+            raise Stop
 
     def save(self) -> CheckpointSaved:
         """Save the policy of the last iteration, unless it is saved already. Call it between two iterations.
@@ -249,17 +294,6 @@ class Trainer(ABC):
             state: Result of :meth:`state` of a trainer with the same configuration.
         """
 
-    def short_refill(self, iterations: int) -> str | None:
-        """Tell why an empty replay memory refills for fewer steps than usual.
-
-        Args:
-            iterations: Iterations before the interruption.
-
-        Returns:
-            A sentence without a full stop; ``None`` if it does not, or there is none.
-        """
-        return None
-
     def averaging(self) -> GradientAveraging | None:
         """Return where the loop averages the gradients of all processes.
 
@@ -268,9 +302,9 @@ class Trainer(ABC):
         """
         return None
 
-    @abstractmethod
     def parts(self) -> list[Part]:
         """Return the callables of the loop whose times a profile shows."""
+        return [Part(each.owner, each.name, each.title, each.yields) for each in self._steps if each.title is not None]
 
 
 class Adapter(ABC):
@@ -292,7 +326,6 @@ class Adapter(ABC):
         """Name on the command line and in the log directory."""
         return self.dialect.library
 
-    @abstractmethod
     def prepare(
         self, agent_cfg: Any, device: str, *, seed: int | None = None, max_iterations: int | None = None
     ) -> Any:  # noqa: ANN401 - the library's own type
@@ -307,6 +340,20 @@ class Adapter(ABC):
         Raises:
             UserError: If LedgerLab cannot train this configuration.
         """
+        cfg = self._adapt(agent_cfg, device)
+        if seed is not None:
+            write_setting(cfg, self.dialect.seed, seed)
+        if max_iterations is not None:
+            write_setting(cfg, self.dialect.overrides["max_iterations"], max_iterations * self._counted(cfg))
+        return cfg
+
+    @abstractmethod
+    def _adapt(self, agent_cfg: Any, device: str) -> Any:  # noqa: ANN401 - the library's own type
+        """Check a resolved configuration, and adapt it to a device; see :meth:`prepare`."""
+
+    def _counted(self, agent_cfg: Any) -> int:  # noqa: ANN401 - the library's own type
+        """Return what the library counts in place of an iteration: 1, or the steps of an iteration."""
+        return 1
 
     @abstractmethod
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
@@ -317,16 +364,6 @@ class Adapter(ABC):
 
         Returns:
             The reason against it, as the end of a sentence; ``None`` if the library supports it.
-        """
-
-    def require_learnable(self, agent_cfg: Any) -> None:  # noqa: ANN401, B027 - the library's own type; most refuse none
-        """Refuse settings that a training would misread. A policy that was trained with them can still be loaded.
-
-        Args:
-            agent_cfg: The prepared configuration.
-
-        Raises:
-            UserError: If there are such settings.
         """
 
     def is_recurrent(self, agent_cfg: Any) -> bool:  # noqa: ANN401 - the library's own type

@@ -224,24 +224,15 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
     if isinstance(node, tuple) and "..." in _declared_type(parent, path[-1]):
         node = list(node)  # of any length
         parsed = list(parsed) if isinstance(parsed, tuple) else parsed
-    if isinstance(node, list) and node:
-        if not _is_like(parsed, node):
-            raise UserError(f"override {override!r}: {key} is a list like {node!r}, and {value!r} is not")
-        return
-    if isinstance(node, slice) and not _is_like(parsed, node):
-        raise UserError(
-            f"override {override!r}: {key} is a list of indices, and {value!r} is not: give a list like [0, 1], or "
-            "leave it out to select all"
-        )
-    if isinstance(node, tuple) and not _is_like(parsed, node):
-        raise UserError(f"override {override!r}: {key} needs {len(node)} values like {node!r}, not {value!r}")
-    if children(node) and not isinstance(parsed, Mapping):
+    if children(node) and not isinstance(node, list) and not isinstance(parsed, Mapping):
         raise UserError(
             f"override {override!r}: {key} is a group: name one of its settings {', '.join(children(node))}"
         )
     if not _is_like(parsed, node):
-        kind = type(node).__name__
-        raise UserError(f"override {override!r}: {key} is of type {kind} ({node!r}), and {value!r} is not")
+        kind = (
+            "a list of indices like [0, 1]" if isinstance(node, slice) else f"of type {type(node).__name__} ({node!r})"
+        )
+        raise UserError(f"override {override!r}: {key} is {kind}, and {value!r} is not")
 
 
 def _is_like(value: Any, former: Any) -> bool:

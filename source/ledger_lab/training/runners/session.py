@@ -14,7 +14,7 @@ import torch
 import warp
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from isaaclab.app import launch_simulation, validate_launch
-from isaaclab.sensors import ImuCfg, JointWrenchSensorCfg, PvaCfg, RayCasterCfg
+from isaaclab.sensors import RayCasterCfg
 from isaaclab.utils import validate
 from isaaclab.utils.string import ResolvableString, string_to_callable
 from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
@@ -38,9 +38,6 @@ from ledger_lab.wings import required_part
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
 
-
-_SENSORS_OF_MUJOCO = (ImuCfg, JointWrenchSensorCfg, PvaCfg)
-"""Sensors whose values MuJoCo-Warp does not compute if it must be deterministic."""
 
 _STEPS = ("_simulate_full", "_simulate_physics_only")
 """Isaac Lab's two step functions: with and without motors that Newton computes. A simulation uses one of them."""
@@ -108,24 +105,7 @@ def require_runtime(
         required_part("native fit")(env_cfg, cpu_threads)
     elif cpu_threads is not None:
         raise UserError(f"--cpu_threads belongs to {NATIVE_CHOICE}, and the physics is {physics_name(env_cfg)}")
-    _require_deterministic(env_cfg)
     require_files(env_cfg)
-
-
-def _require_deterministic(env_cfg: ManagerBasedRLEnvCfg) -> None:
-    """Refuse deterministic physics where Isaac Lab would refuse it later, at the start of the simulation."""
-    if not is_newton(env_cfg) or not env_cfg.sim.physics.deterministic:
-        return
-    from isaaclab_newton.physics import FeatherstoneSolverCfg, MJWarpSolverCfg, XPBDSolverCfg
-
-    solver, why = env_cfg.sim.physics.solver_cfg, None
-    if not isinstance(solver, FeatherstoneSolverCfg | MJWarpSolverCfg | XPBDSolverCfg):
-        why = f"{physics_name(env_cfg)} can't be"
-    elif isinstance(solver, MJWarpSolverCfg) and not solver.use_mujoco_cpu:
-        blind = [name for name, part in vars(env_cfg.scene).items() if isinstance(part, _SENSORS_OF_MUJOCO)]
-        why = f"MuJoCo-Warp then computes nothing for env.scene.{blind[0]}" if blind else None
-    if why is not None:
-        raise UserError(f"env.sim.physics.deterministic: {why}; leave it out")
 
 
 def held_out_config(

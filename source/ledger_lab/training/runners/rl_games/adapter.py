@@ -16,10 +16,9 @@ from isaaclab.utils.seed import configure_seed
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.compilation import metered_torch_compilation
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
 from ledger_lab.tasks.recipes.rules import one_of
-from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
+from ledger_lab.training.runners.adapter import Adapter, BatchPlan, Step, Trainer
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.collectives import GradientAveraging, merged_moments, take_from_first
 from ledger_lab.training.runners.configs import complete
@@ -40,7 +39,27 @@ with replaced(torch, compile=lambda function: function):  # an example network w
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-__all__ = ["ADAPTER", "ModelBuilder", "RlGamesAdapter", "RlGamesLoop", "RlGamesVecEnvWrapper", "RunningMeanStd"]
+__all__ = [
+    "ADAPTER",
+    "OPTIONAL",
+    "ModelBuilder",
+    "RlGamesAdapter",
+    "RlGamesLoop",
+    "RlGamesVecEnvWrapper",
+    "RunningMeanStd",
+]
+
+
+OPTIONAL: Mapping[str, Any] = {
+    "params.seed": DEFAULT_SEED,
+    "params.load_checkpoint": False,
+    "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
+    "params.env.clip_observations": math.inf,
+    "params.config.max_frames": -1,
+    "params.config.torch_compile": False,  # off, because compiling takes minutes
+    "params.config.value_bootstrap": True,
+}
+"""Settings that a configuration of any algorithm may leave out, with their defaults."""
 
 
 class RlGamesLoop(Trainer):
@@ -87,25 +106,9 @@ class RlGamesLoop(Trainer):
         self._norms: list[torch.Tensor] = []
         return algo
 
-    @property
-    def iterations(self) -> int:
-        """Iterations completed."""
-        done: int = self._algo.epoch_num
-        return done
-
-    def _run(self, on_iteration: OnIteration) -> None:
-        """Run the library's loop.
-
-        Args:
-            on_iteration: Called after each iteration; ends the training if it returns ``False``.
-        """
-        self._on_iteration = on_iteration
-        try:
-            self._runner.run({"train": True})
-        except Stop:
-            self.save()
-        finally:
-            self._algo.writer.close()
+    def _close(self) -> None:
+        """Close the library's writer."""
+        self._algo.writer.close()
 
     def _first_observations(self) -> dict[str, torch.Tensor]:
         """Return the present observations instead of a reset: the environment is reset already, or restored."""
@@ -121,12 +124,10 @@ class RlGamesLoop(Trainer):
         Raises:
             Stop: If no further iteration is to be trained.
         """
-        done, trained = self._algo.epoch_num, self._trained
-        continuing = trained is None or self._on_iteration(done, self._figures(trained))
-        if not continuing or done >= self._batch.max_iterations:
-            raise Stop
-        if trained is not None and done % self._batch.save_interval == 0:
-            self.save()
+        if self._trained is not None:
+            self._report(self._algo.epoch_num, self._figures(self._trained))
+            if self.iterations % self._batch.save_interval == 0:
+                self.save()
 
     def _write(self, path: Path) -> None:
         """Save the state."""
@@ -163,7 +164,7 @@ class RlGamesLoop(Trainer):
 class RlGamesTrainer(RlGamesLoop):
     """rl_games' own training loop for PPO."""
 
-    def _build(self) -> list[tuple[object, str, Phase]]:
+    def _build(self) -> list[Step]:
         """Build the algorithm."""
         algo = self._make_algorithm()
         self._library_update_epoch, self._library_train_epoch = algo.update_epoch, algo.train_epoch
@@ -171,24 +172,29 @@ class RlGamesTrainer(RlGamesLoop):
         if torch.distributed.is_initialized():
             _learn_from_all_processes(algo)
         return [
-            (algo, "init_tensors", Phase.STARTUP),
-            (algo, "play_steps", Phase.INFER),
-            (algo, "play_steps_rnn", Phase.INFER),
-            (algo, "env_step", Phase.MANAGE),
-            (algo, "get_values", Phase.RETURNS),
-            (algo, "discount_values", Phase.RETURNS),
-            (algo, "prepare_dataset", Phase.RETURNS),
-            (algo, "train_epoch", Phase.LEARN),
-            (algo.game_rewards, "update", Phase.LOG),
-            (algo.game_shaped_rewards, "update", Phase.LOG),
-            (algo.game_lengths, "update", Phase.LOG),
-            (algo.algo_observer, "process_infos", Phase.LOG),
-            (algo, "write_stats", Phase.LOG),
-            (algo.writer, "add_scalar", Phase.LOG),
-            (algo, "update_epoch", Phase.LOG),
+            Step(algo, "init_tensors", Phase.STARTUP),
+            Step(algo, "play_steps", Phase.INFER),
+            Step(algo, "play_steps_rnn", Phase.INFER),
+            Step(algo, "get_action_values", title="act"),
+            Step(algo, "env_step", Phase.MANAGE),
+            Step(self._wrapper, "step", title="environment step"),
+            Step(algo.algo_observer, "process_infos", Phase.LOG, "statistics"),
+            Step(algo, "get_values", Phase.RETURNS, "last values"),
+            Step(algo, "discount_values", Phase.RETURNS, "returns"),
+            Step(algo, "prepare_dataset", Phase.RETURNS, "normalize batch"),
+            Step(algo, "train_epoch", Phase.LEARN),
+            Step(algo, "train_actor_critic", title="update"),
+            Step(algo, "calc_losses", title="losses"),
+            Step(algo, "trancate_gradients_and_step", title="optimizer step"),
+            Step(algo.game_rewards, "update", Phase.LOG),
+            Step(algo.game_shaped_rewards, "update", Phase.LOG),
+            Step(algo.game_lengths, "update", Phase.LOG),
+            Step(algo, "write_stats", Phase.LOG, "log"),
+            Step(algo.writer, "add_scalar", Phase.LOG),
+            Step(algo, "update_epoch", Phase.LOG),
         ]
 
-    def train(self, on_iteration: OnIteration) -> None:
+    def _run(self) -> None:
         """Run the library's loop."""
         compiled = self._runner.params["config"].get("torch_compile", True) is not False  # as the library asks
         compiling = metered_torch_compilation(self._clock) if compiled else contextlib.nullcontext()
@@ -198,7 +204,7 @@ class RlGamesTrainer(RlGamesLoop):
             replaced(a2c_common, swap_and_flatten01=arranging),
             compiling,
         ):
-            self._run(on_iteration)
+            self._runner.run({"train": True})
 
     def state(self) -> dict[str, Any]:
         """Return the algorithm's own state, with values that the algorithm leaves out."""
@@ -225,6 +231,7 @@ class RlGamesTrainer(RlGamesLoop):
         algo = self._algo
         algo.set_full_state_weights(dict(state))
         algo.last_lr, algo.entropy_coef = state["last_lr"], state["entropy_coef"]
+        self.iterations = algo.epoch_num
         if algo.has_central_value:
             algo.central_value_net.epoch_num = state["central_value_epochs"]
 
@@ -232,22 +239,6 @@ class RlGamesTrainer(RlGamesLoop):
         """Return the algorithm's function, which also steps; a central value function has its own."""
         calls = [(self._algo, "trancate_gradients_and_step")]
         return GradientAveraging(calls=calls, scaler=self._algo.scaler)
-
-    def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
-        algo = self._algo
-        return [
-            Part(algo, "get_action_values", "act"),
-            Part(self._wrapper, "step", "environment step"),
-            Part(algo.algo_observer, "process_infos", "statistics"),
-            Part(algo, "get_values", "last values"),
-            Part(algo, "discount_values", "returns"),
-            Part(algo, "prepare_dataset", "normalize batch"),
-            Part(algo, "train_actor_critic", "update"),
-            Part(algo, "calc_losses", "losses"),
-            Part(algo, "trancate_gradients_and_step", "optimizer step"),
-            Part(algo, "write_stats", "log"),
-        ]
 
     def _train_epoch(self) -> tuple[Any, ...]:
         """Train an iteration, and store the library's results."""
@@ -296,15 +287,9 @@ class RlGamesAdapter(Adapter):
         ),
     )  # fmt: skip
     optional: ClassVar[Mapping[str, Any]] = {
-        "params.seed": DEFAULT_SEED,
-        "params.load_checkpoint": False,
-        "params.torch_threads": 0,  # 0: those of the process; another number would round otherwise than scoring
-        "params.env.clip_observations": math.inf,
+        **OPTIONAL,
         "params.env.clip_actions": math.inf,
         "params.config.clip_actions": True,
-        "params.config.max_frames": -1,
-        "params.config.torch_compile": False,  # off, because compiling takes minutes
-        "params.config.value_bootstrap": True,
         "params.config.schedule_type": "legacy",
         "params.config.mixed_precision": False,
         "params.config.normalize_value": False,
@@ -312,20 +297,14 @@ class RlGamesAdapter(Adapter):
         "params.config.seq_length": 4,
     }
 
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        """Set the requested values; refuse or drop settings that contradict the run's declaration."""
+    def _adapt(self, agent_cfg: dict[str, Any], device: str) -> dict[str, Any]:
+        """Set the device; refuse or drop settings that contradict the run's declaration."""
         complete(agent_cfg, self.optional)
         params = agent_cfg["params"]
         for group in ("algo", "config"):
             if "name" not in params.get(group, {}):
                 raise UserError(f"the agent's configuration is not for rl_games: it has no params.{group}.name")
         config = params["config"]
-        if seed is not None:
-            params["seed"] = seed
-        if max_iterations is not None:
-            config["max_epochs"] = max_iterations
         if params["algo"]["name"] != self.algorithm:
             raise UserError(
                 f"agent.params.algo.name {params['algo']['name']!r}: only {self.algorithm!r} "
@@ -390,7 +369,6 @@ class RlGamesAdapter(Adapter):
 
     def load_policy(self, checkpoint: Path, env: ManagerBasedRLEnv, agent_cfg: dict[str, Any]) -> ActingModule:
         """Load the network of a checkpoint. Its actions equal those of the library's own player."""
-        self.require_memoryless(agent_cfg)
         config = agent_cfg["params"]["config"]
         wrapper = RlGamesVecEnvWrapper.from_agent_cfg(env, agent_cfg)
         observed, actions = wrapper.observation_space, wrapper.action_space

@@ -21,9 +21,9 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.ledger.meters.probes import Part
 from ledger_lab.tasks.recipes.rules import one_of
-from ledger_lab.training.runners.adapter import Adapter, BatchPlan, OnIteration, Stop, Trainer
+from ledger_lab.tasks.recipes.settings import read_setting
+from ledger_lab.training.runners.adapter import Adapter, BatchPlan, Step, Trainer
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.collectives import GradientAveraging, of_all_processes, take_from_first
 from ledger_lab.training.runners.recorded_calls import (
@@ -33,7 +33,6 @@ from ledger_lab.training.runners.recorded_calls import (
     recorded_calls,
     replaced,
 )
-from ledger_lab.training.runners.skrl.configuration import CALLED, require_trainable
 from ledger_lab.training.runners.skrl.dialect import DIALECT
 
 # In one of several processes, SKRL would start NCCL on import.
@@ -44,7 +43,6 @@ try:
     from skrl.agents.torch import Agent
     from skrl.envs.wrappers.torch.isaaclab_envs import IsaacLabWrapper
     from skrl.resources.preprocessors.torch import RunningStandardScaler
-    from skrl.utils.model_instantiators.torch.common import _get_activation_function
     from skrl.utils.runner.torch import Runner
     from skrl.utils.spaces.torch import flatten_tensorized_space, tensorize_space
 finally:
@@ -60,6 +58,9 @@ __all__ = ["ADAPTER", "Components", "SkrlAdapter", "SkrlTrainer", "config", "sav
 
 _EPISODES = 100
 """Number of recent episodes in the mean return."""
+
+_ACTIVATIONS = ("elu", "leaky_relu", "relu", "selu", "sigmoid", "softmax", "softplus", "softsign", "tanh", "")
+"""Names that the library knows. It ignores any other name."""
 
 
 class Components(Runner):
@@ -134,10 +135,9 @@ class SkrlTrainer(Trainer):
     components: ClassVar[type[Components]] = Components
     """Builds agent and trainer."""
 
-    def _build(self) -> list[tuple[object, str, Phase]]:
+    def _build(self) -> list[Step]:
         """Build agent and trainer."""
         batch, run_dir = self._batch, self._run_dir
-        self._iterations = 0
         self._finite_horizon = self._env.unwrapped.cfg.is_finite_horizon
         self._returns: collections.deque[float] = collections.deque(maxlen=_EPISODES)
         self._lengths: collections.deque[int] = collections.deque(maxlen=_EPISODES)
@@ -160,43 +160,52 @@ class SkrlTrainer(Trainer):
         agent.record_transition, agent.update = self._record_transition, self._update
         agent.post_interaction = self._post_interaction
         return [
-            (wrapper, "step", Phase.MANAGE),
-            (agent, "act", Phase.INFER),
-            (agent, "record_transition", Phase.INFER),
-            (agent, "update", Phase.LEARN),
-            (agent, "write_tracking_data", Phase.LOG),
-            (self, "_remember_episodes", Phase.LOG),
-            (self, "_read_figures", Phase.LOG),
-            (self, "_report_iteration", Phase.LOG),
-            *((model, "reduce_parameters", Phase.SYNCHRONIZE) for model in self._networks()),
+            Step(agent, "act", Phase.INFER, "act"),
+            Step(wrapper, "step", Phase.MANAGE, "environment step"),
+            Step(agent, "record_transition", Phase.INFER, "store transition"),
+            Step(agent, "update", Phase.LEARN, "update"),
+            *self._steps_of_update(),
+            *(Step(model, "reduce_parameters", Phase.SYNCHRONIZE) for model in self._networks()),
+            Step(agent, "write_tracking_data", Phase.LOG, "log"),
+            Step(self, "_remember_episodes", Phase.LOG),
+            Step(self, "_read_figures", Phase.LOG),
+            Step(self, "_report", Phase.LOG),
         ]
 
-    @property
-    def iterations(self) -> int:
-        """Iterations completed."""
-        return self._iterations
+    def _steps_of_update(self) -> list[Step]:
+        """Return the callables of an update that are particular to the algorithm."""
+        agent = self._agent
+        networks = {"policy": agent.policy, "value": agent.value}
+        if agent.policy is agent.value:
+            networks = {"network": agent.policy}
+        return [
+            Step(ppo, "compute_gae", title="returns"),
+            Step(agent.memory, "sample", title="cut minibatches"),
+            *(Step(model, "act", title=f"{name} forward") for name, model in networks.items()),
+            Step(agent.optimizer, "step", title="optimizer step"),
+        ]
 
-    def train(self, on_iteration: OnIteration) -> None:
+    def _run(self) -> None:
         """Run the library's loop."""
-        self._on_iteration = on_iteration
-        self._trainer.cfg.timesteps = (self._batch.max_iterations - self._iterations) * self._batch.horizon
+        self._trainer.cfg.timesteps = (self._batch.max_iterations - self.iterations) * self._batch.horizon
         divergences: contextlib.AbstractContextManager[list[float]] = contextlib.nullcontext([])
         if (scheduler := getattr(self._agent, "scheduler", None)) is not None:
             divergences = recorded_calls(scheduler, "step", lambda _, divergence: divergence)
         with (
-            contextlib.suppress(Stop),
             recorded_calls(torch.nn.utils, "clip_grad_norm_") as self._norms,
             divergences as self._divergences,
             replaced(Agent, record_transition=self._clock.wrap(Agent.record_transition, Phase.LOG)),  # only statistics
         ):
             self._trainer.train()
-        self.save()
+
+    def _close(self) -> None:
+        """Close the library's writer."""
         if hasattr(self._agent, "writer"):  # only the first process has a writer
             self._agent.writer.close()
 
     def state(self) -> dict[str, Any]:
         """Return the agent's own state, and the completed iterations; the schedule is part of the optimizer."""
-        return {**{name: part.state_dict() for name, part in self._stateful().items()}, "iterations": self._iterations}
+        return {**{name: part.state_dict() for name, part in self._stateful().items()}, "iterations": self.iterations}
 
     def begin(self, checkpoint: Path) -> None:
         """Load networks and normalizers."""
@@ -206,32 +215,12 @@ class SkrlTrainer(Trainer):
         """Load a state."""
         for name, part in self._stateful().items():
             part.load_state_dict(state[name])
-        self._iterations = state["iterations"]
+        self.iterations = state["iterations"]
 
     def averaging(self) -> GradientAveraging | None:
         """Return the function of each network: together, they average one gradient."""
         calls = [(network, "reduce_parameters") for network in self._networks()]
         return GradientAveraging(calls=calls, scaler=self._agent.scaler)
-
-    def parts(self) -> list[Part]:
-        """Return the callables of the library's loop."""
-        agent = self._agent
-        networks = (
-            [Part(agent.policy, "act", "network forward")]
-            if agent.policy is agent.value
-            else [Part(agent.policy, "act", "policy forward"), Part(agent.value, "act", "value forward")]
-        )
-        return [
-            Part(agent, "act", "act"),
-            Part(self._wrapper, "step", "environment step"),
-            Part(agent, "record_transition", "store transition"),
-            Part(agent, "update", "update"),
-            Part(ppo, "compute_gae", "returns"),
-            Part(agent.memory, "sample", "cut minibatches"),
-            *networks,
-            Part(agent.optimizer, "step", "optimizer step"),
-            Part(agent, "write_tracking_data", "log"),
-        ]
 
     def _networks(self) -> list[Any]:
         """Return the networks, each once: policy and value function can be one network."""
@@ -276,17 +265,12 @@ class SkrlTrainer(Trainer):
         """Count iterations over all attempts; report and save at the end of an iteration."""
         before = self._batch.max_iterations * self._batch.horizon - timesteps
         self._library["post_interaction"](timestep=before + timestep, timesteps=before + timesteps)
-        self._iterations, rest = divmod(before + timestep + 1, self._batch.horizon)
+        done, rest = divmod(before + timestep + 1, self._batch.horizon)
         if rest == 0:
             self._agent.tracking_data.clear()  # a process without a writer would never clear it
-            self._report_iteration()
-            if self._iterations % self._batch.save_interval == 0:
+            self._report(done, self._figures)
+            if done % self._batch.save_interval == 0:
                 self.save()
-
-    def _report_iteration(self) -> None:
-        """Report an iteration; stop the loop if the observer says so."""
-        if not self._on_iteration(self._iterations, self._figures):
-            raise Stop
 
     def _read_figures(self) -> dict[str, float]:
         """Return the library's figures of an update, by the ledger's names."""
@@ -310,33 +294,56 @@ class SkrlAdapter(Adapter):
     """SKRL (skrl 2, torch)."""
 
     dialect = DIALECT
+    policy_class: ClassVar[str] = "GaussianMixin"
+    """The library's class of the policy's network."""
     trainer_type: type[SkrlTrainer] = SkrlTrainer
     only_here: ClassVar[tuple[str, ...]] = ()
     """Parts of a checkpoint that checkpoints of other algorithms lack."""
     circumstances = ("seed", "trainer", "agent.experiment")
 
-    def prepare(
-        self, agent_cfg: dict[str, Any], device: str, *, seed: int | None = None, max_iterations: int | None = None
-    ) -> dict[str, Any]:
-        """Set the requested values. The agent uses the device of the environment."""
+    def _adapt(self, agent_cfg: dict[str, Any], device: str) -> dict[str, Any]:
+        """Refuse what LedgerLab cannot train. The agent uses the device of the environment."""
         cfg = copy.deepcopy(agent_cfg)
-        require_trainable(cfg, "PPO", several_processes=config.torch.is_distributed)
+        for group in ("models", "memory", "agent", "trainer"):
+            if not isinstance(cfg.get(group), Mapping):
+                raise UserError(f"agent.{group} is missing: a configuration of SKRL needs this group of settings")
+        for setting, known in (
+            ("agent.agent.class", self.dialect.algorithm.upper()),
+            ("agent.models.policy.class", self.policy_class),
+            ("agent.trainer.class", "SequentialTrainer"),
+        ):
+            if (chosen := read_setting(cfg, setting)) != known:
+                raise UserError(f"{setting} {chosen!r}: LedgerLab supports only {known}")
+        cfg["agent"].setdefault("experiment", {}).setdefault("checkpoint_interval", "auto")
+        self._require(cfg)
+        return cfg
+
+    def _require(self, cfg: dict[str, Any]) -> None:
+        """Refuse settings that are particular to the algorithm, and add its defaults.
+
+        Raises:
+            UserError: If the algorithm cannot be trained with them.
+        """
         agent = cfg["agent"]
         for name in ("rollouts", "learning_epochs", "mini_batches"):
             agent.setdefault(name, getattr(ppo.PPO_CFG, name))
-        if seed is not None:
-            cfg["seed"] = seed
-        if max_iterations is not None:
-            cfg["trainer"]["timesteps"] = max_iterations * (agent["rollouts"] or 0)
+        if (threshold := agent.get("kl_threshold")) and config.torch.is_distributed:
+            raise UserError(
+                f"agent.agent.kl_threshold {threshold}: a process that ends its update early would let the other "
+                "processes wait forever: set it to 0"
+            )
         if (kept := cfg["memory"].get("memory_size")) not in (-1, agent["rollouts"]):
             raise UserError(
                 f"agent.memory.memory_size {kept!r}: must be -1, or equal to agent.agent.rollouts, {agent['rollouts']}"
             )
-        return cfg
+
+    def _counted(self, agent_cfg: dict[str, Any]) -> int:
+        """Return the steps of an iteration; SKRL counts steps."""
+        return read_setting(agent_cfg, self.dialect.overrides["horizon"]) or 0
 
     def refuse_activation(self, value: Any) -> str | None:  # noqa: ANN401 - any value of a configuration
         """Refuse an activation that the library does not have, in a name or a list of them; it would ignore it."""
-        known = one_of(*filter(_get_activation_function, CALLED), "")
+        known = one_of(*_ACTIVATIONS)
         names = [name or "" for name in value] if isinstance(value, list) else [value]
         return next(filter(None, (known(str(name).lower()) for name in names)), None)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.recipes.dialect import LEFT_OUT, Dialect, Only, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED, PpoRecipe
-from ledger_lab.tasks.recipes.rules import anything, finite, one_of, or_none, positive, widths
+from ledger_lab.tasks.recipes.rules import finite, one_of, or_none, positive, widths
 
 _NORMALIZER = "RunningStandardScaler"
 _SCHEDULER = "KLAdaptiveLR"
@@ -24,6 +24,12 @@ def _rates(value: Any) -> str | None:  # noqa: ANN401
     """Accept one learning rate for both networks, or one for each."""
     rates = value if isinstance(value, list) else [value]
     return next(filter(None, map(positive, rates)), None)
+
+
+def _steps(value: Any) -> str | None:  # noqa: ANN401
+    """Accept a number of steps, and ``auto`` for a tenth of the training."""
+    fits = value == "auto" or isinstance(value, int)
+    return None if fits else "must be 'auto' or a whole number of steps"
 
 
 def _log_std(value: Any) -> str | None:  # noqa: ANN401
@@ -79,7 +85,7 @@ DIALECT = Dialect(
         "save_interval": Setting(
             "agent.agent.experiment.checkpoint_interval",
             "multiplied by `horizon`",
-            rule=anything,
+            rule=_steps,
             write=lambda recipe: recipe.save_interval * recipe.horizon,
         ),
         "horizon": Setting("agent.agent.rollouts"),
