@@ -84,12 +84,11 @@ def write_program(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Workshop:
-    """A machine without any Python 3.12."""
-    workshop = Workshop(root=tmp_path / "my lab", home=tmp_path / "home", tools=tmp_path / "tools")
-    for folder in (workshop.root, workshop.home, workshop.tools):
-        folder.mkdir()
+def machine(folder: Path) -> Workshop:
+    """Return a machine without any Python 3.12."""
+    workshop = Workshop(root=folder / "my lab", home=folder / "home", tools=folder / "tools")
+    for each in (workshop.root, workshop.home, workshop.tools):
+        each.mkdir()
     for tool in TOOLS.split():
         found = shutil.which(tool)
         if found is None:
@@ -102,6 +101,22 @@ def bare(tmp_path: Path) -> Workshop:
 
 
 @pytest.fixture
+def bare(tmp_path: Path) -> Workshop:
+    """A machine without any Python 3.12."""
+    return machine(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """A machine on which .venv is complete, for tests that leave it as it is."""
+    workshop = machine(tmp_path_factory.mktemp("ready"))
+    write_program(workshop.tools / "python3.12", STAND_IN)
+    assert workshop.run("-p", "-c", "pass").returncode == 0
+    workshop.steps()
+    return workshop
+
+
+@pytest.fixture
 def workshop(bare: Workshop) -> Workshop:
     """A machine whose PATH has a Python 3.12."""
     write_program(bare.tools / "python3.12", STAND_IN)
@@ -110,7 +125,7 @@ def workshop(bare: Workshop) -> Workshop:
 
 @pytest.fixture
 def built(workshop: Workshop) -> Workshop:
-    """A machine on which .venv is complete."""
+    """A machine on which .venv is complete, for a test that changes it."""
     assert workshop.run("-p", "-c", "pass").returncode == 0
     workshop.steps()
     return workshop
@@ -364,10 +379,10 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(workshop: Workshop, tmp
     assert (tmp_path / "decoy").read_text() == "precious"
 
 
-def test_a_complete_environment_is_left_alone(built: Workshop) -> None:
-    result = built.run("-p", "-c", "print('out')")
+def test_a_complete_environment_is_left_alone(ready: Workshop) -> None:
+    result = ready.run("-p", "-c", "print('out')")
     assert (result.stdout, result.stderr) == ("out\n", "")
-    assert built.steps() == []
+    assert ready.steps() == []
 
 
 def test_a_changed_lock_is_installed_into_the_environment_that_is_there(built: Workshop) -> None:
@@ -447,12 +462,12 @@ def test_the_build_lock_is_not_held_by_the_program(workshop: Workshop) -> None:
 # --- Running ------------------------------------------------------------------------------------------------------
 
 
-def test_the_exit_status_is_the_programs(built: Workshop) -> None:
-    assert built.run("-p", "-c", "raise SystemExit(7)").returncode == 7
+def test_the_exit_status_is_the_programs(ready: Workshop) -> None:
+    assert ready.run("-p", "-c", "raise SystemExit(7)").returncode == 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_the_program(built: Workshop, number: signal.Signals) -> None:
+def test_signals_reach_the_program(ready: Workshop, number: signal.Signals) -> None:
     program = f"""
 import os, signal, time
 signal.signal({int(number)}, lambda *_: os._exit(42))
@@ -460,7 +475,7 @@ print(os.getpid(), flush=True)
 for _ in range(1200):
     time.sleep(0.05)  # a signal just before one long sleep would wait for its end
 """
-    process = built.start("-p", "-c", program)
+    process = ready.start("-p", "-c", program)
     assert process.stdout is not None
     assert int(process.stdout.readline()) == process.pid, "a shell stands between the caller and the program"
     process.send_signal(number)
@@ -468,13 +483,13 @@ for _ in range(1200):
     process.communicate()
 
 
-def test_it_runs_from_anywhere_through_a_symlink_with_arguments_intact(built: Workshop, tmp_path: Path) -> None:
+def test_it_runs_from_anywhere_through_a_symlink_with_arguments_intact(ready: Workshop, tmp_path: Path) -> None:
     link = tmp_path / "a link"
-    link.symlink_to(built.root / "isaaclab.sh")
+    link.symlink_to(ready.root / "isaaclab.sh")
     code = "import os, sys; print(os.getcwd(), sys.argv[1:])"
-    result = built.run("-p", "-c", code, "a b", "", "*", cwd=tmp_path, script=link)
+    result = ready.run("-p", "-c", code, "a b", "", "*", cwd=tmp_path, script=link)
     assert result.stdout == f"{tmp_path} {['a b', '', '*']}\n"
-    assert built.steps() == []
+    assert ready.steps() == []
 
 
 def test_everything_else_goes_to_isaac_labs_command_line(built: Workshop, tmp_path: Path) -> None:

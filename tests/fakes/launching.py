@@ -1,4 +1,4 @@
-"""Runs the programs of this folder in two processes that train together."""
+"""Processes that train together: programs of this folder in two of them, and where such processes listen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+import psutil
 
 _FAKES = Path(__file__).parent
 
@@ -36,3 +39,10 @@ def two_processes(name: str, folder: Path, **environ: str) -> list[subprocess.Co
         subprocess.CompletedProcess(command, process.returncode, *text)
         for process, text in zip(started, texts, strict=True)
     ]
+
+
+def listening(processes: Iterable[psutil.Process]) -> set[tuple[str, int]]:
+    """Return the TCP addresses at which processes listen."""
+    return {
+        each.laddr for process in processes for each in process.connections("tcp") if each.status == psutil.CONN_LISTEN
+    }

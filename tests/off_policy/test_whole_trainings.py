@@ -124,7 +124,8 @@ update_every = 2
 """Fields of the recipe that only SKRL has."""
 
 
-def test_a_training_with_a_recipe_file_resumes_with_its_saved_replay_memory_and_is_scored(tmp_path: Path) -> None:
+@pytest.mark.thorough  # test_off_policy_resuming.py saves and restores replay memories
+def test_a_training_with_a_recipe_file_resumes_with_its_saved_replay_memory(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE)
     asked = ("--algorithm", "td3", *SHORT, "--recipe", recipe, "--save_replay", "--log_root", tmp_path)
@@ -146,8 +147,6 @@ def test_a_training_with_a_recipe_file_resumes_with_its_saved_replay_memory_and_
     windows = [row for attempt in run.attempts for row in attempt.of(PhaseWindow) if row.figures]
     assert [row.figures["replay_fill"] for row in windows] == [32 / 1024, 64 / 1024, 96 / 1024]
     assert "policy_loss" in windows[-1].figures
-    scored = script("evaluate", one_run_dir(tmp_path), "--log_root", tmp_path, "--device", "cpu")
-    assert scored.returncode == 0, scored.stdout + scored.stderr
 
 
 @pytest.mark.parametrize(

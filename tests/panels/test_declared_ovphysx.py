@@ -15,6 +15,7 @@ from ledger_lab.panels import load_panel
 from tests.fakes.changing_cartpole import changing
 from tests.fakes.held_out import Trial, still, task_cfg
 
+pytestmark = pytest.mark.thorough  # test_declared.py and test_leaks.py show the same on Newton
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(3)), episode_length_s=0.5, hold_s=0.1)
 
 

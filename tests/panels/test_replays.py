@@ -11,7 +11,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import Trial, still, task_cfg, thorough
 from tests.fakes.lasting_cartpole import SUCCESS, lasting
 from tests.panels.test_leaks import balance
 
@@ -65,11 +65,11 @@ def trial(kind: str) -> Trial:
     ("kind", "named"),
     [
         ("level_of_the_environment", "its start: joint_velocity of 'robot'"),
-        ("written_object", "its start: joint_velocity of 'robot'"),
-        ("last_end", "its start: joint_velocity of 'robot'"),
+        thorough("written_object", "its start: joint_velocity of 'robot'"),
+        thorough("last_end", "its start: joint_velocity of 'robot'"),
         ("success_by_level", "its success"),
         ("latch", "its observations"),
-        ("latched_success", "its success"),
+        thorough("latched_success", "its success"),
     ],
 )
 def test_replays_find_what_lasts_longer_than_an_episode(kind: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_replays_find_what_lasts_longer_than_an_episode(kind: str, named: str, m
 @pytest.mark.parametrize(
     ("kind", "named"),
     [
-        ("last_end", "reset event 'surprise' changes joint_velocity of 'robot' at the start"),
+        thorough("last_end", "reset event 'surprise' changes joint_velocity of 'robot' at the start"),
         ("written_object", "reset event 'surprise' changes joint_velocity of 'robot' at the start"),
         ("latched_success", "success function"),
     ],
@@ -135,7 +135,7 @@ def test_contacts_that_the_engine_drops_beside_wild_slots_hide_no_change(monkeyp
         play(trial("early_gain"), 2, before=50)
 
 
-@pytest.mark.parametrize("kind", ["early_help", "early_gain", "early_reward"])
+@pytest.mark.parametrize("kind", ["early_gain", *map(thorough, ("early_help", "early_reward"))])
 def test_what_changes_once_before_the_first_panel_is_found(kind: str) -> None:
     """Replays don't find it: all panels of the training are equal, but evaluate.py plays other episodes."""
     with pytest.raises(UserError, match="the training has changed what held-out episodes share"):

@@ -13,6 +13,7 @@ from ledger_lab.panels.physics import exactness
 from tests.fakes.held_out import Trial, still
 from tests.panels.test_leaks import balance
 
+pytestmark = pytest.mark.thorough  # test_evaluate.py scores on OvPhysX, too
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(24)), episode_length_s=2.0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import socket
 import subprocess
 import sys
@@ -202,15 +201,11 @@ def test_processes_with_different_learners_are_detected(tmp_path: Path) -> None:
     ids=["seeds", "task", "twice"],
 )
 def test_processes_that_cannot_train_together_are_refused_in_one_line(
-    arguments: list[str], environ: dict[str, str], complaint: str, tmp_path: Path
+    arguments: list[str], environ: dict[str, str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finished = subprocess.run(
-        command("train", *arguments, "--log_root", tmp_path / "logs"),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environ},
-    )
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    finished = script("train", *arguments, "--log_root", tmp_path / "logs")
     assert finished.returncode == 2, finished.stderr
     assert finished.stdout == ""
     assert complaint in finished.stderr

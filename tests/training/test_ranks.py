@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -24,6 +25,7 @@ from ledger_lab.training.launch import World, torchrun_argv
 from ledger_lab.training.ranks import GradientWatch, merged, require_divisible, share_of
 from ledger_lab.training.runners.collectives import GradientAveraging
 from ledger_lab.training.runners.process_group import ProcessGroup
+from tests.fakes.launching import listening
 from tests.fakes.ledgers import outcomes
 from tests.fakes.supervised import attempt_of
 
@@ -73,11 +75,28 @@ def test_the_end_of_one_process_ends_all_processes(
     assert not str(ended[1].reason).startswith("rank"), "its own end is its own"
 
 
-def test_processes_end_when_their_launcher_ends(tmp_path: Path) -> None:
+def test_processes_listen_at_loopback_addresses_alone_and_end_when_their_launcher_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (scratch := tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     with two_ranks(tmp_path, "wait") as process:
         assert process.stdout is not None
         for _ in range(2):
             assert process.stdout.readline() == "working\n"
+        launcher = psutil.Process(process.pid)
+        supervisors = launcher.children()
+        workers = [child for each in supervisors for child in each.children()]
+        assert len(supervisors) == len(workers) == 2
+        assert not listening([launcher, *supervisors])
+        addresses = listening(workers)
+        assert {host for host, _ in addresses} <= {"127.0.0.1", "::1"}
+        folders = [path for path in scratch.iterdir() if path.is_dir()]
+        assert folders and all(path.stat().st_mode & 0o077 == 0 for path in folders)
+        for address in addresses:  # gloo's own takes noise without harm
+            with socket.create_connection(address) as stranger:
+                stranger.sendall(b"\x80\x04\x95" + b"\xff" * 1000)
+        assert all(worker.is_running() for worker in workers)
         process.kill()
         assert process.stdout.read() == "", "whoever still has the pipe is still there"
     assert attempt_of(tmp_path).status is Status.PREEMPTED

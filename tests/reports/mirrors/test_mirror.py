@@ -288,6 +288,7 @@ def history(uri: str, run_id: str, name: str) -> list[tuple[int, float]]:
     return sorted((int(each["step"]), float(each["value"])) for each in answer.get("metrics", []))
 
 
+@pytest.mark.thorough  # it starts a server; Weights & Biases shows how a client gets a run
 @needs_other
 def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)

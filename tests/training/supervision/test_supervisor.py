@@ -189,7 +189,9 @@ def _asleep(process: psutil.Process) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("how", ["Ctrl-Z", "the worker alone", "both, without a word"])
+@pytest.mark.parametrize(
+    "how", ["Ctrl-Z", pytest.param("the worker alone", marks=pytest.mark.thorough), "both, without a word"]
+)
 def test_the_time_of_a_suspension_counts_for_no_phase_of_the_work(tmp_path: Path, how: str) -> None:
     with worker(tmp_path, "simulate") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
