@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from tests.fakes.held_out import WARP, task_cfg
@@ -81,6 +82,7 @@ def test_ants_in_flight_keep_their_momenta_and_have_the_energies_of_mujoco_warp(
         assert torch.allclose(native, warp, rtol=1e-3, atol=1e-3), name
 
 
+@pytest.mark.thorough  # test_native.py compares steps and the forces between bodies
 def test_feet_feel_what_they_feel_with_mujoco_warp() -> None:
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.session import environment, simulation_app

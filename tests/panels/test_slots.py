@@ -15,7 +15,7 @@ from ledger_lab.panels import Cell, load_panel
 from tests.fakes.held_out import WARP, Trial, still, task_cfg
 from tests.panels.test_leaks import balance
 
-PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)))
+PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), episode_length_s=3.0)
 
 
 def push(observations: Any) -> torch.Tensor:
@@ -63,10 +63,10 @@ def test_every_end_has_its_label(together: list[Outcomes]) -> None:
     alive, balanced, not_a_number, pushed, *_ = together
     assert set(alive.ended_by) == {"horizon"}
     assert alive.successes == 0, "a cart that stands still survives, and its pole hangs"
-    assert set(alive.steps) == {300}
+    assert set(alive.steps) == {180}
     assert balanced.successes > 0
     assert set(pushed.ended_by) == {"cart_out_of_bounds"} and pushed.successes == 0
-    assert max(pushed.steps) < 300
+    assert max(pushed.steps) < 180
     assert set(not_a_number.ended_by) == {"non_finite"}
     assert not_a_number.successes == sum(not_a_number.success_any) == 0
     assert set(not_a_number.episode_return) == {None}

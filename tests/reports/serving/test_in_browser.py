@@ -158,6 +158,7 @@ def test_the_page_tells_when_its_server_has_ended(browser: Browser, server: Serv
     page.context.close()
 
 
+@pytest.mark.thorough  # tests/cli/test_follow_page.py writes such files; pages of a server look for news, too
 def test_a_file_is_loaded_again_by_itself_and_tells_when_its_writer_has_ended(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     report = [sys.executable, str(ROOT / "scripts" / "report.py"), "page", "--log_root", str(tmp_path / "logs")]

@@ -22,8 +22,8 @@ from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
 from ledger_lab.studies.commands import search as program
 from ledger_lab.studies.commands.study import run_study
 from ledger_lab.studies.declared import load_study
-from ledger_lab.studies.search import result
 from ledger_lab.studies.search import search as starter
+from ledger_lab.studies.search import view
 from ledger_lab.studies.search.declaration import load_search
 from ledger_lab.studies.search.trials import STOCK, cohort_of
 from ledger_lab.studies.trainings import Trainings
@@ -105,7 +105,7 @@ def test_the_study_of_the_finalists_compares_them(
     path, log_root = search_file(tmp_path, budget_h=0.08), tmp_path / "logs"
     assert searched(path, log_root) == 0
     stem = load_search(str(path)).cohort_stem
-    assert f"A = {stem}-sealed-stock · B = {stem}-sealed-t0001\n" in capfd.readouterr().out
+    assert f"A = {stem}-sealed-stock · B = {stem}-sealed-t0001 · n = " in capfd.readouterr().out
     assert {seed for _, seed, _ in decided(log_root)} == {1, 2, *range(11, 21)}
 
 
@@ -290,7 +290,7 @@ def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
 def test_tables_show_the_search(
     ended: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result, "FEWEST_TRIALS", 2)
+    monkeypatch.setattr(view, "FEWEST_TRIALS", 2)
     searched(ended / "s.toml", ended / "logs", "--status")
     said = capfd.readouterr().out
     assert "the stock recipe" in said and "importance" in said and "seeds: wall-clock time of the training" in said
