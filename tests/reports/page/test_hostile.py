@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from pathlib import Path
 
@@ -65,9 +66,9 @@ def test_every_field_of_text_reaches_the_report(shown: list[Shown]) -> None:
 def test_no_field_starts_a_script_or_leaves_the_page(shown: list[Shown], tmp_path: Path) -> None:
     _, runs, summaries, cohorts = zip(*shown, strict=True)
     contents = Contents(runs, summaries, [*itertools.chain(*cohorts)])
-    model = build_model(Selection(Ledger(Path(TEXT), runs), (), contents, None), created_at=TEXT)
+    model = build_model(Selection(Ledger(tmp_path, runs), (), contents, None), created_at=TEXT)
     path = tmp_path / "page.html"
-    path.write_text(render_page(model), encoding="utf-8")
+    path.write_text(render_page(dataclasses.replace(model, source=TEXT)), encoding="utf-8")
     with open_browser() as browser:
         seen = visit(browser, path)
         page = seen.page
