@@ -104,7 +104,6 @@ class Landscape:
             wall_s=min(time_s, cap_s),
             usd=None,
             cap_s=start.cap_s,
-            started_s=at_s,
             success=generator.binomial(_EPISODES, 0.95 * progress**2) / _EPISODES,
         )
         return run, progress

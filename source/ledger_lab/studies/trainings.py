@@ -20,7 +20,7 @@ from ledger_lab.clusters.ray_job import ending_with_this_process
 from ledger_lab.clusters.submissions import Submission, latest_by_name
 from ledger_lab.clusters.submit import known_submissions
 from ledger_lab.files import NoLocksError, file_lock, make_folder
-from ledger_lab.ledger import Run, Status, read_ledger
+from ledger_lab.ledger import Run, StateSaved, Status, read_ledger
 from ledger_lab.ledger.find import tell_damage
 from ledger_lab.ledger.runs import ENDED_FROM_OUTSIDE
 from ledger_lab.reports.terminal.console import make_console
@@ -117,6 +117,11 @@ class Trainings:
     def all_runs(self) -> list[Run]:
         """Return all runs, oldest first."""
         return sorted((run for runs in self.runs.values() for run in runs), key=lambda run: run.declared_at)
+
+    @property
+    def saved_states(self) -> int:
+        """Number of attempts that saved a state."""
+        return sum(bool(attempt.of(StateSaved)) for run in self.all_runs() for attempt in run.attempts)
 
     def has_ended(self, key: Key) -> bool:
         """Tell whether one of the runs of a training has ended for good, and does not still run."""

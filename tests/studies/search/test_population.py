@@ -26,7 +26,7 @@ def nothing(declaration: SearchDeclaration = DECLARATION) -> Situation:
 
 
 def run(seed: int, success: float | None = None, outcome: Outcome = Outcome.MISSED, **others: float) -> SeedRun:
-    known = {"usd": None, "cap_s": None, "started_s": 0.0, "wall_s": 20.0, **others}
+    known = {"usd": None, "cap_s": None, "wall_s": 20.0, **others}
     return SeedRun(seed=seed, outcome=outcome, success=success, **known)  # type: ignore[arg-type]
 
 

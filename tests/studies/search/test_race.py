@@ -31,7 +31,7 @@ def situation(trials: Sequence[Trial], declaration: SearchDeclaration = DECLARAT
 
 
 def run(seed: int, wall_s: float, outcome: Outcome = Outcome.REACHED, cap_s: float | None = None) -> SeedRun:
-    return SeedRun(seed=seed, outcome=outcome, wall_s=wall_s, cap_s=cap_s, usd=None, started_s=0.0)
+    return SeedRun(seed=seed, outcome=outcome, wall_s=wall_s, cap_s=cap_s, usd=None)
 
 
 def stock(*walls_s: float) -> Trial:

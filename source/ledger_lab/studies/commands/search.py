@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
@@ -39,7 +38,7 @@ _LOOK_EVERY_S = 10.0
 _MOST_UNANSWERED = 30
 """Questions in a row that a cluster may leave without an answer while trainings are under way."""
 _MOST_FAILURES = 10
-"""Trainings in a row without a result after which the machine may be at fault."""
+"""Trainings in a row without a result or a saved state after which the machine may be at fault."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +155,7 @@ def _carry_out(search: Search, at_once: int, console: Console, kept: Sequence[in
     Raises:
         UserError: If the search can't go on, or a training is refused.
     """
-    told, began_s, refused, unanswered = "", time.time(), 0, 0
+    told, gained, started, unanswered = "", -1, 0, 0
     while True:
         try:
             trainings = search.trainings()
@@ -169,7 +168,13 @@ def _carry_out(search: Search, at_once: int, console: Console, kept: Sequence[in
             continue
         unanswered = 0
         situation = search.look(trainings)
-        _require_results(situation, began_s, refused)
+        now = sum(run.outcome.has_result for run in situation.runs) + trainings.saved_states
+        gained, started = max(gained, now), started if now <= gained else 0
+        if started >= _MOST_FAILURES + at_once - 1:
+            raise UserError(
+                f"search {search.declaration.name}: {started} trainings in a row had no result, and saved no state: "
+                "correct the cause, and start again; if the recipes are not to blame, move their runs away"
+            )
         decision = search.decide(situation)
         if isinstance(decision, End):
             if all(trial.is_stock for trial in situation.trials):
@@ -179,34 +184,14 @@ def _carry_out(search: Search, at_once: int, console: Console, kept: Sequence[in
         if isinstance(decision, Start) and busy < at_once:
             told = ""
             console.print("", spend_line(situation), _start_line(search, decision), sep="\n", soft_wrap=True)
-            refused = 0 if search.start(decision, trainings, console, kept) else refused + 1
+            search.start(decision, trainings, console, kept)
+            started += 1
             continue
         reason = f"{counted(busy, 'training')} under way" if isinstance(decision, Start) else decision.reason
         if reason != told:
             console.print(f"waiting: {reason}", soft_wrap=True)
         told = reason
         time.sleep(_LOOK_EVERY_S)
-
-
-def _require_results(situation: Situation, began_s: float, refused: int) -> None:
-    """Stop if many trainings in a row ended without a result: the machine may be at fault.
-
-    Args:
-        situation: How the search stands.
-        began_s: When this program began; earlier trainings do not count [s since the epoch].
-        refused: Trials in a row that were refused.
-
-    Raises:
-        UserError: If there are so many.
-    """
-    ended = [run for run in situation.runs if run.started_s >= began_s and run.outcome.is_final]
-    ended.sort(key=lambda run: run.ended_s, reverse=True)
-    failed = sum(1 for _ in itertools.takewhile(lambda run: not run.outcome.has_result, ended))
-    if failed + refused >= _MOST_FAILURES:
-        raise UserError(
-            f"search {situation.declaration.name}: {_MOST_FAILURES} trainings in a row ended without a result: correct "
-            "the cause, and start again; if the recipes are not to blame, move their runs away"
-        )
 
 
 def _start_line(search: Search, start: Start) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import tomllib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,6 @@ from ledger_lab.studies.search.situation import Decision, Situation, Start
 from ledger_lab.studies.search.space import LIBRARY, NUM_ENVS, Values, overrides_of
 from ledger_lab.studies.search.store import TrialStore
 from ledger_lab.studies.search.trials import (
-    MOST_ATTEMPTS,
     STOCK,
     Outcome,
     SeedRun,
@@ -45,7 +43,6 @@ from ledger_lab.studies.search.trials import (
     trial_words,
 )
 from ledger_lab.studies.trainings import (
-    Key,
     Submitted,
     Trainings,
     name_of,
@@ -86,8 +83,6 @@ class Search:
         self._processes, own = requested_processes(declaration.common_arguments)
         self._request = TrainRequest.parse(own)
         self._usd_per_s = self._price()
-        self._starts: Counter[tuple[Key, int]] = Counter()
-        """Starts of this program, by training and the number of its attempts so far."""
 
     @property
     def _gpus(self) -> int:
@@ -235,7 +230,7 @@ class Search:
             folder = new_folder(self.log_root, self.declaration.cohort_stem)
             show_files(*self.cluster, self._plan(start, arguments), console, folder)
 
-    def start(self, start: Start, trainings: Trainings, console: Console, kept: Sequence[int]) -> bool:
+    def start(self, start: Start, trainings: Trainings, console: Console, kept: Sequence[int]) -> None:
         """Start a training; on this machine, wait for its end.
 
         Args:
@@ -244,9 +239,6 @@ class Search:
             console: Where to print.
             kept: Descriptors that a training on this machine inherits.
 
-        Returns:
-            Whether it is trained: ``train.py`` did not refuse the values of its trial.
-
         Raises:
             UserError: If the training or its submission is refused for another reason.
         """
@@ -254,27 +246,17 @@ class Search:
         before = trainings.submitted.get(key)
         if before is not None and before.submission.is_refused(before.index) and not trainings.runs.get(key):
             self._refused(start, f"see {before.submission.output(before.index)}", trainings, console)
-            return False
-        attempts = sum(len(run.attempts) for run in trainings.runs.get(key, ()))
-        self._starts[key, attempts] += 1
-        if self._starts[key, attempts] > MOST_ATTEMPTS:
-            where = "" if before is None else f": {before.ending()}"
-            raise UserError(
-                f"search {self.declaration.name}: {self.words(start)} was started {MOST_ATTEMPTS} times, and did not "
-                f"begin{where}: correct the cause, and start again"
-            )
+            return
         arguments = self.arguments(start, trainings)
         if self.cluster is not None:
             folder = new_folder(self.log_root, self.declaration.cohort_stem)
             submission = hand_over(*self.cluster, self._plan(start, arguments), folder)
             console.print(f"submitted to {submission.site} as job {submission.job} ({folder})", soft_wrap=True)
-            return True
+            return
         assert start.cap_s is not None
         longest_s = max(_PATIENCE * start.cap_s, start.cap_s + _LEAST_PATIENCE_S)
-        status = train_here(train_command(arguments, self.log_root), longest_s, keeps=kept)
-        if status == EXIT_USER_ERROR:
+        if train_here(train_command(arguments, self.log_root), longest_s, keeps=kept) == EXIT_USER_ERROR:
             self._refused(start, "see the message above", self.trainings(), console)
-        return status != EXIT_USER_ERROR
 
     def _refused(self, start: Start, where: str, trainings: Trainings, console: Console) -> None:
         """Leave a trial out because ``train.py`` refuses its values.
@@ -416,7 +398,6 @@ def _of_cluster(seed: int, submitted: Submitted) -> SeedRun:
         wall_s=0.0,
         usd=None,
         cap_s=TrainRequest.parse(planned.start).limit_s,
-        started_s=submitted.submission.submitted_at.timestamp(),
     )
 
 
@@ -441,8 +422,6 @@ def _of_ledger(seed: int, runs: Sequence[Run], *, with_scores: bool) -> SeedRun:
         wall_s=wall_s,
         usd=None if None in usd else sum(each for each in usd if each is not None),
         cap_s=cap_s,
-        started_s=runs[0].declared_at.timestamp(),
-        ended_s=max(journal.last_time for journal in last.attempts[-1].journals).timestamp(),
         success=success,
         mean_return=last_return(last) if success == 0 else None,
     )

@@ -78,10 +78,6 @@ class SeedRun:
     """What that costs [USD]; ``None`` without a price."""
     cap_s: float | None
     """Time that it may take [s]; ``None`` without a limit."""
-    started_s: float
-    """Time of its declaration, in seconds since 1970 [s]."""
-    ended_s: float = 0.0
-    """Time of its last row, in seconds since 1970 [s]."""
     success: float | None = None
     """In a population: success rate of its last policy on the panel, in [0, 1]; ``None`` if it has no valid score, or
     if no other training can begin with this policy."""
