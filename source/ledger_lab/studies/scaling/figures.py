@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ledger_lab.ledger import Run
 from ledger_lab.ledger.costs.model import pareto_front
 from ledger_lab.ledger.costs.prices import Price
@@ -21,10 +23,8 @@ from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.drawing import INK, SOFT, Drawing, can_draw
 from ledger_lab.studies.scaling.laws import Kind, RateFit, Refusal
 from ledger_lab.studies.scaling.look import (
-    between,
     head,
     hue,
-    is_crowded,
     joined,
     key_of_marks,
     logarithmic,
@@ -57,7 +57,7 @@ _LONGEST_NAME = 32
 """Characters of a task or a library in the name of a file."""
 _MOST_NAMED = 16
 """With more sizes than these, only those on the Pareto front have their names in a figure of the cost."""
-_LAW_HUE = 3
+_LAW_HUE, _LAW_POINTS = 3, 60
 _CSS_PIXELS_PER_INCH = 96
 _MISSED = "target not reached: larger than shown"
 """Words for a hollow mark."""
@@ -167,13 +167,13 @@ def _paint_runs(axes: Axes, runs: Sequence[ScaledRun], read: Callable[[ScaledRun
     for run, x in zip(runs, side_by_side(sizes), strict=True):
         run_mark(
             axes, x, read(run)[1], run.run_id,
-            colour=hue(0), shape=mark(0), missed=not run.reached, crowded=is_crowded(sizes),
+            colour=hue(0), shape=mark(0), missed=not run.reached,
         )  # fmt: skip
 
 
 def _paint_law(axes: Axes, law: RateFit) -> None:
     """Paint a fitted law with its band, between the measured sizes."""
-    places = between(law.sizes[0], law.sizes[-1])
+    places = sorted({round(each) for each in np.geomspace(law.sizes[0], law.sizes[-1], _LAW_POINTS)})
     found = [law.at(place) for place in places]
     axes.plot(places, [each.value for each in found], color=hue(_LAW_HUE), zorder=3, gid="law")
     intervals = [each.interval for each in found if each.interval is not None]
@@ -296,13 +296,12 @@ def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Dra
     def paint(canvas: figure.Figure) -> None:
         axes = canvas.subplots()
         seconds, symbol = time_unit(max(run.identity.time_s for run in runs))
-        crowded = is_crowded([place for place, (_, size) in enumerate(sizes) for _ in size.runs])
         for number, each in enumerate(sorted(sizes, key=lambda size: (_medians(size) or (0.0, 0.0))[1])):
             place = series.index(each[0])
             for run in each[1].runs:
                 run_mark(
                     axes, run.identity.time_s / seconds, _spent_usd(run) or 0.0, run.run_id, colour=hue(place),
-                    shape=mark(place), missed=not run.reached, crowded=crowded, arrow=(11.0, 11.0),
+                    shape=mark(place), missed=not run.reached, arrow=(11.0, 11.0),
                 )  # fmt: skip
             if (medians := _medians(each)) is not None:
                 label = shown(each[1].size, 24) if len(sizes) <= _MOST_NAMED or each in front else ""

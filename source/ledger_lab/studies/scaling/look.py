@@ -27,8 +27,6 @@ _LONGEST = 48
 """Characters of a text from a ledger that a figure shows."""
 _STEP, _WIDEST = 0.018, 0.1
 """Distance between two runs of the same size, and width of all of them at most, as shares of a logarithmic axis."""
-_CROWD = 12
-"""Runs of the same size beyond which their marks are small."""
 _FEW_FOLD = 4.0
 """Ratio of the ends of a logarithmic axis below which its ticks are evenly spaced numbers."""
 _CHARACTERS_PER_INCH = 10
@@ -85,15 +83,6 @@ def side_by_side(values: Sequence[float]) -> Iterator[float]:
         seen[value] += 1
 
 
-def is_crowded(values: Sequence[float]) -> bool:
-    """Tell whether so many runs share a position that their marks must be small.
-
-    Args:
-        values: The positions of the runs.
-    """
-    return max(Counter(values).values(), default=0) > _CROWD
-
-
 def run_mark(
     axes: Axes,
     x: float,
@@ -103,7 +92,6 @@ def run_mark(
     colour: str,
     shape: str,
     missed: bool = False,
-    crowded: bool = False,
     arrow: tuple[float, float] = (0.0, 15.0),
 ) -> None:
     """Draw one run.
@@ -117,7 +105,6 @@ def run_mark(
         shape: Mark of its series.
         missed: Whether it missed the target: its figure is larger than the shown one. The mark is then hollow, and an
             arrow shows the direction.
-        crowded: Whether there are so many runs that the mark must be small.
         arrow: Direction and length of the arrow [point].
     """
     axes.plot(
@@ -127,8 +114,8 @@ def run_mark(
         marker=shape,
         markerfacecolor=PAPER if missed else colour,
         markeredgecolor=colour if missed else PAPER,
-        markeredgewidth=1.3 if missed else 0.0 if crowded else 0.5,
-        markersize=3.5 if crowded else 6.0,
+        markeredgewidth=1.3 if missed else 0.5,
+        markersize=6.0,
         zorder=4,
         gid=f"{'missed' if missed else 'run'}-{shown(run_id)}",
     )
@@ -230,19 +217,6 @@ def logarithmic(
     axis.set_major_locator(MaxNLocator(6) if few_fold else LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=9))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
-
-
-def between(first: float, last: float, points: int = 60) -> list[int]:
-    """Return whole numbers from one to another, evenly spaced on a logarithmic axis.
-
-    Args:
-        first: The first, at least 1.
-        last: The last.
-        points: Largest number of numbers.
-    """
-    steps = range(points)
-    ratio = last / first
-    return sorted({round(first * ratio ** (step / (points - 1))) for step in steps})
 
 
 def joined(words: Sequence[object]) -> str:
