@@ -15,8 +15,8 @@ from tests.conftest import ROOT
 def agent_sha256(task: str, library: str, overrides: Sequence[str], agent: str | None) -> str:
     """Return the hash of the agent that a run with these flags declares."""
     from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.checkpoints.candidate import hash_configs
     from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import hash_configs
 
     registered_tasks()
     adapter = load_adapter(library, agent)

@@ -131,8 +131,8 @@ def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, mon
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
 def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str, tmp_path: Path) -> None:
     from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.checkpoints.candidate import hash_configs
     from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import hash_configs
 
     registered_tasks()
     plan = planned("--rl_library", library, "--num_envs", "1024", "--scale_lr", "sqrt", log_root=tmp_path)

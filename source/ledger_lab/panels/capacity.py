@@ -9,7 +9,7 @@ from the buffers of MuJoCo-Warp.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
@@ -19,10 +19,14 @@ import numpy as np
 import torch
 import warp as wp
 
+from ledger_lab.ledger import CapacityUsed, Row
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.panels.physics import NATIVE, is_mujoco, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
+
+    from ledger_lab.panels.slots import HeldOutSlots
 
 
 @dataclass(frozen=True)
@@ -247,3 +251,20 @@ class CapacityWatch:
             if self._dropped & stepper.OUT_OF_MEMORY:
                 raises.append("use fewer or simpler shapes, because MuJoCo had no memory for so many contacts")
         return " and ".join(raises) or "no setting helps: MuJoCo-Warp's own message names the buffer that was too small"
+
+
+@contextmanager
+def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> Iterator[None]:
+    """At the end of the context, write a row with the peak use of the physics engine's capacities.
+
+    No row is written if the engine has no capacities. No row is written after an exception either: a second error here
+    would hide the reason why the work ended.
+
+    Args:
+        slots: The simulation's attached slots.
+        clock: Clock of the attempt or the evaluation.
+        append: Writes the row.
+    """
+    yield
+    if (used := slots.capacity_used) is not None:
+        append(CapacityUsed(**used, wall_ns=clock.wall_ns()))

@@ -29,7 +29,6 @@ from ledger_lab.tasks.recipes.rules import positive
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
-from ledger_lab.training.checkpoints.candidate import hash_configs
 from ledger_lab.training.launch import World, read_world
 from ledger_lab.training.minibatches import check_batch
 from ledger_lab.training.ranks import require_divisible, require_own_gpus, require_same
@@ -42,6 +41,7 @@ from ledger_lab.training.runners.description import (
     changed_code,
     code_sha256,
     describe_simulation,
+    hash_configs,
     policy_code,
     scoring_code,
 )

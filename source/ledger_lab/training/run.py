@@ -27,13 +27,12 @@ from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.ledger.meters.revision import git_changes
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.storage import require_storage
+from ledger_lab.panels.capacity import capacity_told
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.reports.mirrors.sink import start_mirrors
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.training.checkpoints.find import require_recorded_hash
-from ledger_lab.training.evaluation.score import capacity_told
 from ledger_lab.training.health import HealthMonitor, Settings
 from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
@@ -45,6 +44,7 @@ from ledger_lab.training.ranks import share_of
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.resume import OVER, find_resumption, require_same_declaration
 from ledger_lab.training.runners import Policy, Trainer
+from ledger_lab.training.runners.checkpoint_file import require_recorded_hash
 from ledger_lab.training.runners.collectives import metered_collectives
 from ledger_lab.training.runners.command_line import parse
 from ledger_lab.training.runners.process_group import ALONE, ProcessGroup, joined

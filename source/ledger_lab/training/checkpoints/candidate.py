@@ -23,7 +23,12 @@ from ledger_lab.training.checkpoints.request import CheckpointRequest
 from ledger_lab.training.checkpoints.shipped import is_shipped, output_directory, result_in_words
 from ledger_lab.training.runners import Adapter, load_adapter
 from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.description import changed_code, config_sha256, describe_simulation, policy_code
+from ledger_lab.training.runners.description import (
+    changed_code,
+    describe_simulation,
+    hash_configs,
+    policy_code,
+)
 from ledger_lab.training.runners.session import held_out_config
 
 if TYPE_CHECKING:
@@ -236,11 +241,3 @@ def require_same_task(run: Run, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[s
             f"{differences} (now != then). Restore the task{f' as in {written}' if written.exists() else ''}, or train "
             "a new run"
         )
-
-
-def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:
-    """Return the hashes of both configurations without settings of device, length, seed and names."""
-    return {
-        "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
-        "agent": config_sha256(agent_cfg, without=adapter.circumstances),
-    }

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved, Run
 from ledger_lab.ledger.find import find_run
 from ledger_lab.reports import summarize_run
+from ledger_lab.training.runners.checkpoint_file import require_recorded_hash
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,6 @@ class FoundCheckpoint:
             UserError: If the file is missing, or its hash differs.
         """
         require_recorded_hash(self.path, self.saved, self.run_id)
-
-
-def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
-    """Refuse a file that is not the checkpoint that a run saved, or its copy.
-
-    Args:
-        path: The file.
-        saved: Its row in the ledger.
-        run_id: The run that saved it.
-
-    Raises:
-        UserError: If the file is missing, or its hash differs.
-    """
-    try:
-        found = file_sha256(path)
-    except OSError as error:
-        raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
-    if found != saved.sha256:
-        raise UserError(
-            f"checkpoint {path} has changed since run {run_id} saved it (its SHA-256 differs): restore the file"
-        )
 
 
 def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoint]:

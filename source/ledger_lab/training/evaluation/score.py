@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from ledger_lab.ledger import CapacityUsed, PanelResult, Row
+from ledger_lab.ledger import PanelResult, Row
 from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.panels import Panel, PanelIdentity
+from ledger_lab.panels.capacity import capacity_told
 from ledger_lab.panels.ground import Ground
 from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.scoring import score_policies
@@ -129,20 +129,3 @@ def score_checkpoints(
         )
         for candidate, score in zip(candidates, scores, strict=True)
     ]
-
-
-@contextmanager
-def capacity_told(slots: HeldOutSlots, clock: PhaseClock, append: Callable[[Row], None]) -> Iterator[None]:
-    """At the end of the context, write a row with the peak use of the physics engine's capacities.
-
-    No row is written if the engine has no capacities. No row is written after an exception either: a second error here
-    would hide the reason why the work ended.
-
-    Args:
-        slots: The simulation's attached slots.
-        clock: Clock of the attempt or the evaluation.
-        append: Writes the row.
-    """
-    yield
-    if (used := slots.capacity_used) is not None:
-        append(CapacityUsed(**used, wall_ns=clock.wall_ns()))

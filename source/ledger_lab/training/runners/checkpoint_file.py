@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import file_sha256
+from ledger_lab.ledger import CheckpointSaved
 from ledger_lab.panels.policy import Policy
 
 _UNREADABLE = (
@@ -145,3 +147,24 @@ class ActingModule(torch.nn.Module):
     def forward(self, groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
         return self._act(groups)
+
+
+def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:
+    """Refuse a file that is not the checkpoint that a run saved, or its copy.
+
+    Args:
+        path: The file.
+        saved: Its row in the ledger.
+        run_id: The run that saved it.
+
+    Raises:
+        UserError: If the file is missing, or its hash differs.
+    """
+    try:
+        found = file_sha256(path)
+    except OSError as error:
+        raise UserError(f"cannot read checkpoint {path}: {error.strerror}") from error
+    if found != saved.sha256:
+        raise UserError(
+            f"checkpoint {path} has changed since run {run_id} saved it (its SHA-256 differs): restore the file"
+        )

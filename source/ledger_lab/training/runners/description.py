@@ -35,6 +35,8 @@ from ledger_lab.panels.predicate import resolve_success
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
+    from ledger_lab.training.runners.adapter import Adapter
+
 _ENGINE_PACKAGES = {
     "newton": ("newton", "warp-lang", "mujoco", "mujoco-warp"),
     "ovphysx": ("ovphysx",),
@@ -384,3 +386,11 @@ def _text(value: Any) -> str:  # noqa: ANN401
 def _bytes_sha256(content: bytes) -> str:
     """Return the hash of bytes."""
     return hashlib.sha256(content).hexdigest()
+
+
+def hash_configs(env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any, adapter: Adapter) -> dict[str, str]:
+    """Return the hashes of both configurations without settings of device, length, seed and names."""
+    return {
+        "env": config_sha256(env_cfg, without=("sim", "seed", "log_dir", "viewer", "video_recorders")),
+        "agent": config_sha256(agent_cfg, without=adapter.circumstances),
+    }
