@@ -52,11 +52,6 @@ def other_home(env: ManagerBasedRLEnv, env_ids: Any) -> None:
     env.scene["robot"].data.default_joint_pos.torch[:, 0] += 0.1
 
 
-def solver_only(env: ManagerBasedRLEnv, env_ids: Any) -> None:
-    """Change gravity behind Newton's back."""
-    wp.to_torch(env.sim.physics_manager._solver.mjw_model.opt.gravity)[:, 2] -= 0.5
-
-
 def weaker_push(env: ManagerBasedRLEnv, env_ids: Any) -> float:
     """Lower a private number of an action."""
     term = env.action_manager.get_term("cart_force")
@@ -214,7 +209,6 @@ CURRICULA: dict[str, Any] = {
     "home": other_home,
     "narrower": narrower_commands,
     "row_per_slot": row_per_slot,
-    "solver": solver_only,
     "action_scale": weaker_push,
     "noisier": noisier,
 }

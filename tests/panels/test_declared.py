@@ -68,7 +68,6 @@ def test_mujoco_warp_keeps_what_is_declared() -> None:
         ("episode_length", r"a curriculum or an event changed env.cfg.episode_length_s, which training and held-out"),
         ("action_scale", "a curriculum changed _scale of action 'cart_force'"),
         ("action_scale by event at reset", "an event changed _scale of action 'cart_force'"),
-        ("solver", "a curriculum or an event changed mjw_model.opt.gravity"),
     ],
 )
 def test_what_all_slots_share_is_refused_by_name(change: str, complaint: str) -> None:

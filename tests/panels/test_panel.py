@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,22 +49,24 @@ def test_every_panel_of_the_project_loads() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("[success]", "[succes]", "unknown field 'succes': did you mean 'success'"),
-        ("count = 4", "cuont = 4", "unknown field 'seeds.cuont': did you mean 'count'"),
-        ("hold_s = 1.0", "tolerance = 1.0", "unknown field 'success.tolerance'"),
-        ("count = 4", "", "field 'seeds.count' is missing"),
-        ("count = 4", "count = 0", "seeds must lie between 0 and 4294967295, at least one"),
-        ("count = 4", "count = 9_000_000", "9000000 seeds do not fit into memory"),
-        ("count = 4", 'count = "4"', "field 'seeds.count' has the wrong type"),
-        ("target_success = 0.9", "target_success = 90", "target_success must lie"),
-        ("hold_s = 1.0", "hold_s = 9.0", "hold_s must lie"),
+        ("[success]", "[succes]", "unknown field `succes`"),
+        ("count = 4", "cuont = 4", "unknown field `cuont` - at `$.seeds`"),
+        ("hold_s = 1.0", "tolerance = 1.0", "unknown field `tolerance` - at `$.success`"),
+        ("count = 4", "", "missing required field `count` - at `$.seeds`"),
+        ("count = 4", "count = 0", "Expected `int` >= 1 - at `$.seeds.count`"),
+        ("count = 4", "count = 9_000_000", "Expected `int` <= 1000000 - at `$.seeds.count`"),
+        ("count = 4", 'count = "4"', "Expected `int`, got `str` - at `$.seeds.count`"),
+        ("first = 0", "first = 4294967295", "seeds must lie below 4294967296"),
+        ("target_success = 0.9", "target_success = 90", "Expected `float` <= 1.0 - at `$.target_success`"),
+        ("hold_s = 1.0", "hold_s = 9.0", "success.hold_s must lie between 0 and episode_length_s"),
         ('"m:f"', '"m.f"', "module:function"),
-        ("hold_s = 1.0", 'hold_s = 1.0\nearly_time_out = "judge"', "success.early_time_out is 'judge': it must be"),
-        ('task = "T"', "task = ", "not valid TOML"),
+        ("hold_s = 1.0", 'hold_s = 1.0\nearly_time_out = "judge"', "'judge' - at `$.success.early_time_out`"),
+        ("episode_length_s = 5.0", "episode_length_s = inf", "numbers must be finite"),
+        ('task = "T"', "task = ", "Invalid value (at line 2"),
     ],
 )
 def test_a_wrong_panel_file_is_refused_in_one_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint.replace("(", r"\(")) as raised:
+    with pytest.raises(UserError, match=re.escape(complaint)) as raised:
         load_panel(panel_file(tmp_path, GOOD.replace(old, new)))
     assert "\n" not in str(raised.value)
     assert "mine.toml" in str(raised.value)
@@ -186,18 +189,18 @@ def test_cells_are_read_with_their_perturbations(tmp_path: Path) -> None:
     [
         ("mass", "mas", "unknown perturbation 'mas': did you mean 'mass'"),
         ("bodies =", "body =", "mass has no 'body'"),
-        (", scale = [1.2, 1.5]", "", "mass needs 'scale'"),
-        ("[1.2, 1.5]", "[1.5, 1.2]", "mass.scale is .*: must be a number, or"),
-        ("[1.2, 1.5]", "0", "must be above 0"),
-        ("[1.2, 1.5]", "[true, 2]", "must be a number"),
-        ("steps = 2", "steps = 1.5", "must be whole numbers"),
+        (", scale = [1.2, 1.5]", "", "mass: Object missing required field `scale`"),
+        ("[1.2, 1.5]", "[1.5, 1.2]", "mass: scale is .1.5, 1.2.: put the lower number first"),
+        ("[1.2, 1.5]", "0", "mass: Expected `float` > 0.0 - at `..scale"),
+        ("[1.2, 1.5]", "[true, 2]", "mass: Expected `float`, got `bool`"),
+        ("steps = 2", "steps = 1.5", "action_delay: Expected `int`, got `float`"),
         ('name = "heavy"', 'name = "nominal"', "two cells have the name 'nominal'"),
         ('name = "heavy"', "", "give each cell a name"),
         ("action_delay = { steps = 2 }", "action_delay = 2", "action_delay must be a table"),
         (
             "action_delay = { steps = 2 }",
             "observation_noise = { std = { joint_pos = [0.01, 0.02] } }",
-            "joint_pos needs one number above 0; a range is not possible",
+            "observation_noise: Expected `float`, got `array`",
         ),
     ],
 )
@@ -211,5 +214,5 @@ def test_seeds_may_come_in_ranges_that_do_not_overlap(tmp_path: Path) -> None:
     ranges = "seeds = [{ first = 0, count = 4 }, { first = 10, count = 2 }]\n"
     text = ranges + GOOD.replace("[seeds]\nfirst = 0\ncount = 4\n", "")
     assert load_panel(panel_file(tmp_path, text)).seeds == (0, 1, 2, 3, 10, 11)
-    with pytest.raises(UserError, match="the ranges of seeds overlap: 3 is in more than one"):
+    with pytest.raises(UserError, match="the ranges of seeds overlap"):
         load_panel(panel_file(tmp_path, text.replace("first = 10", "first = 3")))

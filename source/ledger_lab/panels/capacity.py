@@ -29,72 +29,53 @@ if TYPE_CHECKING:
     from ledger_lab.panels.slots import HeldOutSlots
 
 
-@dataclass(frozen=True)
-class Usage:
-    """How much of a capacity was needed at most."""
-
-    needed: int
-    """Maximum over all physics steps so far; a lower bound if something was dropped."""
-    capacity: int
-
-
 @wp.kernel(enable_backward=False)
 def _note_step(
     dropping: int,
-    pooled: int,
     constraints: wp.array[int],
-    contacts: wp.array[int],
-    candidates: wp.array[int],
-    candidate_capacity: int,
     solver_flags: wp.array[int],
     flags: wp.array[int],
     most_constraints: wp.array[int],
-    most_contacts: wp.array[int],
 ) -> None:
-    """Record what a step of the solver dropped, and the capacities that it needed; one thread per world.
-
-    The bits ``pooled`` stand for contacts that found no room in the buffer of all worlds.
-    """
+    """Record what a step of the solver dropped, and the constraints that it needed; one thread per world."""
     world = wp.tid()
     flags[world] = flags[world] | (solver_flags[world] & dropping)
     solver_flags[world] = solver_flags[world] & ~dropping
-    if candidates[0] > candidate_capacity:
-        flags[world] = flags[world] | pooled
     most_constraints[world] = wp.max(most_constraints[world], constraints[world])
-    if world == 0:
-        most_contacts[0] = wp.max(most_contacts[0], wp.max(contacts[0], candidates[0]))
 
 
 @wp.kernel(enable_backward=False)
 def _note_pool(
-    dropping: int, needed: wp.array[int], capacity: int, flags: wp.array[int], most_needed: wp.array[int]
+    dropped: int, needed: wp.array[int], capacity: int, flags: wp.array[int], most_needed: wp.array[int]
 ) -> None:
     """Record whether all worlds together exceeded the capacity of a shared buffer; one thread per world."""
     world = wp.tid()
     if needed[0] > capacity:
-        flags[world] = flags[world] | dropping
+        flags[world] = flags[world] | dropped
     if world == 0:
         most_needed[0] = wp.max(most_needed[0], needed[0])
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """A buffer of Newton's own collisions that all slots share."""
+    """A buffer that all slots share."""
 
+    dropped: int
+    """Bits of the flags that stand for what it dropped."""
     needed: wp.array
     """Entries needed in the last step."""
     capacity: int
     most_needed: wp.array
 
 
-def _pools(narrow_phase: Any) -> list[_Pool]:
+def _triangles(narrow_phase: Any, dropped: int) -> list[_Pool]:
     """Return the shared buffers of collisions with triangles: pairs, unreduced contacts, failed reductions."""
     counters = []
     if narrow_phase.triangle_pairs is not None:
         counters.append((narrow_phase.triangle_pairs_count, narrow_phase.triangle_pairs.shape[0]))
     if (reducer := narrow_phase.global_contact_reducer) is not None:
         counters += [(reducer.contact_count, reducer.capacity - 1), (reducer.ht_insert_failures, 0)]
-    return [_Pool(needed, capacity, wp.zeros_like(needed)) for needed, capacity in counters]
+    return [_Pool(dropped, needed, capacity, wp.zeros_like(needed)) for needed, capacity in counters]
 
 
 class CapacityWatch:
@@ -149,13 +130,19 @@ class CapacityWatch:
             stepper = self._solver.stepper
             found, dropping, pooled = stepper.status, stepper.DROPPED, stepper.UNSEEN
         candidates, self._contact_capacity = self._data.ncollision, self._data.naconmax
-        self._pools: list[_Pool] = []
+        self._triangles: list[_Pool] = []
         if NewtonManager._needs_collision_pipeline:  # Newton's own collisions; MuJoCo-Warp does not see all of them
             collisions = NewtonManager._contacts
             candidates = collisions.rigid_contact_count
             self._contact_capacity = min(self._contact_capacity, collisions.rigid_contact_max)
             narrow_phase = NewtonManager._collision_pipeline.narrow_phase
-            self._pools, self._triangle_pairs = _pools(narrow_phase), narrow_phase.max_triangle_pairs
+            self._triangles = _triangles(narrow_phase, dropping)
+            self._triangle_pairs = narrow_phase.max_triangle_pairs
+        self._pools = [
+            _Pool(pooled, candidates, self._contact_capacity, self._most_contacts),
+            _Pool(0, self._data.nacon, self._contact_capacity, self._most_contacts),
+            *self._triangles,
+        ]
         step = self._solver.step
 
         def watched_step(*args: Any, **kwargs: Any) -> None:
@@ -163,23 +150,15 @@ class CapacityWatch:
             wp.launch(
                 _note_step,
                 dim=base.num_envs,
-                inputs=[
-                    dropping,
-                    pooled,
-                    self._data.nefc,
-                    self._data.nacon,
-                    candidates,
-                    self._contact_capacity,
-                    found,
-                ],
-                outputs=[self._flags, self._most_constraints, self._most_contacts],
+                inputs=[dropping, self._data.nefc, found],
+                outputs=[self._flags, self._most_constraints],
                 device=device,
             )
             for pool in self._pools:
                 wp.launch(
                     _note_pool,
                     dim=base.num_envs,
-                    inputs=[dropping, pool.needed, pool.capacity],
+                    inputs=[pool.dropped, pool.needed, pool.capacity],
                     outputs=[self._flags, pool.most_needed],
                     device=device,
                 )
@@ -195,7 +174,7 @@ class CapacityWatch:
     @contextmanager
     def forgetting(self) -> Iterator[None]:
         """Forget what steps within the context needed and lost."""
-        arrays = [self._flags, self._most_constraints, self._most_contacts, *(pool.most_needed for pool in self._pools)]
+        arrays = [self._flags, self._most_constraints, *(pool.most_needed for pool in self._pools)]
         before, dropped = [wp.clone(each) for each in arrays], self._dropped
         try:
             yield
@@ -217,35 +196,42 @@ class CapacityWatch:
         flags.zero_()
         return lost
 
-    @property
-    def constraints(self) -> Usage:
-        """Constraints of the slot that needed the most."""
-        return Usage(int(wp.to_torch(self._most_constraints).max()), self._data.njmax)
+    def used(self) -> dict[str, int]:
+        """Return how much of the capacities was needed at most.
 
-    @property
-    def contacts(self) -> Usage:
-        """Contacts of all slots together, or pairs of nearby shapes if these are more."""
-        return Usage(int(wp.to_torch(self._most_contacts)), self._contact_capacity)
+        Returns:
+            The fields of :class:`ledger_lab.ledger.CapacityUsed` without the time. What was needed is the maximum over
+            all physics steps so far, and a lower bound if something was dropped: constraints of the slot that needed
+            the most, and contacts of all slots together, or pairs of nearby shapes if these are more.
+        """
+        return {
+            "constraints": int(wp.to_torch(self._most_constraints).max()),
+            "constraint_capacity": self._data.njmax,
+            "contacts": int(wp.to_torch(self._most_contacts)),
+            "contact_capacity": self._contact_capacity,
+            "slots": self._base.num_envs,
+        }
 
     def advice(self) -> str:
         """Return which settings to raise, and the least new values, after capacities were exceeded."""
-        slots = self._base.num_envs
+        used, slots = self.used(), self._base.num_envs
+        nconmax = used["contact_capacity"] // slots
         settings = (
-            ("njmax", self.constraints.capacity, self.constraints.needed),
-            ("nconmax", self.contacts.capacity // slots, ceil(self.contacts.needed / slots)),
+            ("njmax", used["constraint_capacity"], used["constraints"]),
+            ("nconmax", nconmax, ceil(used["contacts"] / slots)),
         )
         raises = [
             f"raise env.sim.physics.solver_cfg.{name} from {now} to at least {needed}"
             for name, now, needed in settings
             if needed > now
         ]
-        if any(int(wp.to_torch(pool.most_needed)) > pool.capacity for pool in self._pools):
+        if any(int(wp.to_torch(pool.most_needed)) > pool.capacity for pool in self._triangles):
             raises.append(f"raise env.sim.physics.collision_cfg.max_triangle_pairs from {self._triangle_pairs}")
         if self._is_native:
             stepper = self._solver.stepper
             if not raises and self._dropped & stepper.UNSEEN:
                 raises.append(
-                    f"raise env.sim.physics.solver_cfg.nconmax from {self.contacts.capacity // slots}, because sensors "
+                    f"raise env.sim.physics.solver_cfg.nconmax from {nconmax}, because sensors "
                     "see at most four times as many contacts of a slot"
                 )
             if self._dropped & stepper.OUT_OF_MEMORY:

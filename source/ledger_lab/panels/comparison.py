@@ -151,14 +151,13 @@ def compare_paired(first: Sequence[bool], second: Sequence[bool], clusters: Sequ
     for cluster, gain in zip(range(len(gains)) if clusters is None else clusters, gains, strict=True):
         totals[cluster] += gain
     sums, p_values = _tails(Counter(abs(total) for total in totals.values() if total))
-    spread = _Spread.of(list(totals.values()), len(gains))
     return Comparison(
         episodes=len(gains),
         only_first=gains.count(-1),
         only_second=gains.count(1),
         p_value=float(p_values[sums.searchsorted(abs(sum(gains)))]),
         difference=sum(gains) / len(gains),
-        interval=spread.interval(sum(gains), sums, p_values),
+        interval=_interval(list(totals.values()), len(gains), sums, p_values),
     )
 
 
@@ -195,47 +194,37 @@ def _tails(counts: Mapping[int, int]) -> tuple[NDArray[np.int64], NDArray[np.flo
     return sums, np.minimum(tails, 1.0)
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """What the interval needs to know of the clusters: the same for all choices of signs."""
+def _interval(
+    gains: Sequence[int], episodes: int, sums: NDArray[np.int64], p_values: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Return the 95 % interval of the difference.
 
-    clusters: int
-    episodes: int
-    squares: float
-    """Sum of the squared gains of the clusters, in successes per episode."""
+    Args:
+        gains: Sum of the differences in each cluster.
+        episodes: Number of episodes.
+        sums: All absolute sums under random signs, ascending.
+        p_values: Their p-values.
+    """
+    scale, count = len(gains) / episodes, len(gains) + 2  # two clusters are added
+    squares = math.fsum((scale * gain) ** 2 for gain in gains)  # the same for all choices of signs
 
-    @classmethod
-    def of(cls, totals: Sequence[int], episodes: int) -> _Spread:
-        """Return it for the sums of the clusters."""
-        scale = len(totals) / episodes
-        return cls(len(totals), episodes, math.fsum((scale * total) ** 2 for total in totals))
+    def estimate(total: int) -> tuple[float, float]:
+        """Return the mean gain, and its standard error."""
+        mean = total * len(gains) / episodes / count
+        return mean, math.sqrt(((squares + 1) / count - mean * mean) / count)
 
-    def interval(self, total: int, sums: NDArray[np.int64], p_values: NDArray[np.float64]) -> tuple[float, float]:
-        """Return the 95 % interval of the difference.
-
-        Args:
-            total: Sum of all differences.
-            sums: All absolute sums under random signs, ascending.
-            p_values: Their p-values.
-        """
-        accepted = int((-p_values).searchsorted(-LEVEL))
-        critical = NormalDist().inv_cdf(1 - LEVEL / 2)
-        inside = self._distance(int(sums[accepted - 1])) if accepted else 0.0
-        outside = self._distance(int(sums[accepted])) if accepted < len(sums) else math.inf
-        if critical <= inside:
-            critical = inside * (1 + 1e-9) if math.isinf(outside) else (inside + outside) / 2
-        elif critical >= outside:
-            critical = (inside + outside) / 2
-        mean, error = self._estimate(total)
-        return max(-1.0, mean - critical * error), min(1.0, mean + critical * error)
-
-    def _estimate(self, total: int) -> tuple[float, float]:
-        """Return the mean gain after the addition of two clusters, and its standard error."""
-        count = self.clusters + 2
-        mean = total * self.clusters / self.episodes / count
-        return mean, math.sqrt(((self.squares + 1) / count - mean * mean) / count)
-
-    def _distance(self, total: int) -> float:
-        """Return by how many standard errors the mean gain of a total differs from 0. It rises with the total."""
-        mean, error = self._estimate(total)
+    def distance(total: int) -> float:
+        """Return by how many standard errors the mean gain differs from 0. It rises with the total."""
+        mean, error = estimate(total)
         return mean / error
+
+    accepted = int((-p_values).searchsorted(-LEVEL))
+    critical = NormalDist().inv_cdf(1 - LEVEL / 2)
+    inside = distance(int(sums[accepted - 1])) if accepted else 0.0
+    outside = distance(int(sums[accepted])) if accepted < len(sums) else math.inf
+    if critical <= inside:
+        critical = inside * (1 + 1e-9) if math.isinf(outside) else (inside + outside) / 2
+    elif critical >= outside:
+        critical = (inside + outside) / 2
+    mean, error = estimate(sum(gains))
+    return max(-1.0, mean - critical * error), min(1.0, mean + critical * error)

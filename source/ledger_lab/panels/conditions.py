@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,21 +16,11 @@ from ledger_lab.panels.panel import Cell
 from ledger_lab.panels.perturbations import Perturbation, Range
 from ledger_lab.panels.physical import PhysicalParameters
 from ledger_lab.panels.streams import SlotStreams
+from ledger_lab.panels.terms import Place, observed
 from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a term is among the observations."""
-
-    group: str
-    part: slice | str
-    """Columns of the group, or the name of the term in it."""
-    width: int
-    """Numbers per slot."""
 
 
 class CellSlots:
@@ -103,18 +92,11 @@ class CellSlots:
         Raises:
             UserError: If the task has no such term.
         """
-        manager = self.base.observation_manager
-        known = {each for names in manager.active_terms.values() for each in names}
+        known = list(observed(self.base))
         for term, value in terms.items():
-            if term not in known:
-                raise UserError(f"{kind}: the task has no observation {term!r}: {nearest(term, known)}")
-            for group, names in manager.active_terms.items():
-                if term not in names:
-                    continue
-                widths = [int(np.prod(shape)) for shape in manager.group_obs_term_dim[group]]
-                begin, width = sum(widths[: names.index(term)]), widths[names.index(term)]
-                together = manager.group_obs_concatenate[group]
-                yield Place(group, slice(begin, begin + width) if together else term, width), value
+            if not (places := [place for name, place in known if name == term]):
+                raise UserError(f"{kind}: the task has no observation {term!r}: {nearest(term, dict(known))}")
+            yield from ((place, value) for place in places)
 
     def add(self, observations: dict[str, Any], place: Place, values: torch.Tensor) -> None:
         """Add to a term of the cell's slots.

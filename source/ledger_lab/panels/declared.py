@@ -26,6 +26,7 @@ from ledger_lab.panels.parameter_rows import ParameterRows
 from ledger_lab.panels.private_values import PrivateValues
 from ledger_lab.panels.slot_events import OwnEvents
 from ledger_lab.panels.streams import SlotStreams
+from ledger_lab.panels.terms import observations, terminations
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -164,12 +165,8 @@ class Declared:
         base = self._base
         shared = {f"env.cfg.{name}": part for name, part in vars(base.cfg).items() if name not in _COMPARED_ELSEWHERE}
         shared |= {f"action {name!r}": term.cfg for name, term in base.action_manager._terms.items()}
-        for name in base.termination_manager.active_terms:
-            shared[f"termination {name!r}"] = base.termination_manager.get_term_cfg(name)
-        manager = base.observation_manager
-        for group, terms in manager._group_obs_term_cfgs.items():
-            for name, term in zip(manager.active_terms[group], terms, strict=True):
-                shared[f"observation {name!r}"] = term
+        shared |= {f"termination {name!r}": term for name, term in terminations(base)}
+        shared |= {f"observation {name!r}": term for name, term in observations(base)}
         found = {place: value for name, part in shared.items() for place, value in _flat(part, name, ())}
         return {place: value for place, value in found.items() if not _is_noise(place)}
 
@@ -194,14 +191,8 @@ def _terms_with_values(base: ManagerBasedRLEnv) -> Iterator[tuple[str, object]]:
     for kind, manager in (("action", base.action_manager), ("command", base.command_manager)):
         for name, term in manager._terms.items():
             yield f"{kind} {name!r}", term
-    ends = base.termination_manager
-    calls = [(f"termination {name!r}", ends.get_term_cfg(name).func) for name in ends.active_terms]
-    manager = base.observation_manager
-    for group, terms in manager._group_obs_term_cfgs.items():
-        calls += [
-            (f"observation {name!r}", term.func) for name, term in zip(manager.active_terms[group], terms, strict=True)
-        ]
-    yield from ((name, call) for name, call in calls if isinstance(call, ManagerTermBase))
+    for kind, terms in (("termination", terminations(base)), ("observation", observations(base))):
+        yield from ((f"{kind} {name!r}", term.func) for name, term in terms if isinstance(term.func, ManagerTermBase))
 
 
 def _calls_of_training(base: ManagerBasedRLEnv) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from ledger_lab.ledger import CAPACITY, HORIZON, NON_FINITE, UNSTABLE, Outcomes
 from ledger_lab.panels.panel import Panel
 from ledger_lab.panels.predicate import checked_success
 from ledger_lab.panels.starts import HASH_PRIME, row_digests
+from ledger_lab.panels.terms import terminations
 from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ class EpisodeLog:
         self._panel, self._first = panel, first
         self.success = checked_success(panel, env)
         """The success function of the panel."""
-        manager = base.termination_manager
-        ends = {name: manager.get_term_cfg(name).time_out for name in manager.active_terms}
+        ends = {name: term.time_out for name, term in terminations(base)}
         self._terms = sorted(ends, key=lambda name: ends[name])  # a failure decides if both end an episode at once
         self._failing = len(ends) - sum(ends.values())
         """How many of the terms are no time-outs."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.streams import DrawWatch, GlobalStreams, drawing_with_torch
-from ledger_lab.panels.surroundings import COUNTERS
+from ledger_lab.panels.terms import events, observations
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
 from ledger_lab.panels.transfers import to_device
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
     from ledger_lab.panels.slots import HeldOutSlots
+
+COUNTERS = ("common_step_counter", "_sim_step_counter")
+"""Attributes of the environment that count its steps since the training began."""
 
 _LEVELS = ("current_difficulties", "current_adr_difficulties", "_difficulty_levels", "_levels")
 """Attributes of Isaac Lab's curricula that have a row per environment. A curriculum of Isaac Lab takes their mean."""
@@ -129,14 +132,13 @@ class Hooks:
             replace_until(undo, self, "_global_draws", "passed")
             for counter in COUNTERS:
                 replace_until(undo, base, counter, 0)
-            terms = manager._mode_term_cfgs.get("reset", [])
-            for name, term in zip(manager.active_terms.get("reset", []), terms, strict=True):
+            for name, term in events(base, "reset"):
 
                 def named(*args: Any, call: Any = term.func, name: str = name, **params: Any) -> None:
                     with drawing_with_torch(f"reset event {name!r}", naming=True):
                         call(*args, **params)
 
-                replace_until(undo, term, "func", _Instead(term.func, named))
+                replace_until(undo, term, "func", Instead(term.func, named))
             self._reset_idx(ids)
         if log is None:
             base.extras.pop("log", None)
@@ -163,14 +165,14 @@ class Hooks:
 
     def _attach_terms(self, undo: ExitStack, slots: HeldOutSlots) -> None:
         """Split terms that Isaac Lab calls for all environments at once."""
-        for term in self._base.event_manager._mode_term_cfgs.get("interval", []):
+        for _, term in events(self._base, "interval"):
             call = term.func
 
             def for_training(env: Any, ids: Any, call: Any = call, **params: Any) -> None:
                 call(env, self._split(slice(None))[0] if ids is None else ids, **params)
 
             if term.is_global_time:
-                replace_until(undo, term, "func", _Instead(call, for_training))
+                replace_until(undo, term, "func", Instead(call, for_training))
         for owner, attribute, what in self._drawing_terms():
             call = getattr(owner, attribute)
 
@@ -178,23 +180,22 @@ class Hooks:
                 with self._training_draws(), slots.own_draws(self._rows, what):
                     return call(*args, **kwargs)
 
-            replace_until(undo, owner, attribute, _Instead(call, with_own_draws))
+            replace_until(undo, owner, attribute, Instead(call, with_own_draws))
 
     def _attach_noise(self, undo: ExitStack) -> None:
         """Restrict the task's observation noise to the training slots."""
-        for group in self._base.observation_manager._group_obs_term_cfgs.values():
-            for term in group:
-                if term.noise is None or term.noise.func is None:
-                    continue
-                corrupt = term.noise.func
+        for _, term in observations(self._base):
+            if term.noise is None or term.noise.func is None:
+                continue
+            corrupt = term.noise.func
 
-                def corrupt_training(data: torch.Tensor, *cfg: Any, corrupt: Any = corrupt) -> torch.Tensor:
-                    with self._training_draws():
-                        noisy: torch.Tensor = corrupt(data, *cfg).clone()
-                    noisy[self._first :] = data[self._first :]
-                    return noisy
+            def corrupt_training(data: torch.Tensor, *cfg: Any, corrupt: Any = corrupt) -> torch.Tensor:
+                with self._training_draws():
+                    noisy: torch.Tensor = corrupt(data, *cfg).clone()
+                noisy[self._first :] = data[self._first :]
+                return noisy
 
-                replace_until(undo, term.noise, "func", _Instead(corrupt, corrupt_training))
+            replace_until(undo, term.noise, "func", Instead(corrupt, corrupt_training))
 
     def _drawing_terms(self) -> Iterator[tuple[Any, str, str]]:
         """Find the terms that draw random numbers in each step, by calling each term once."""
@@ -211,11 +212,9 @@ class Hooks:
                 draws = _call_draws(command._update_command)
             if draws:
                 yield command, "_update_command", f"command {name!r}"
-        manager = base.observation_manager
-        for group, terms in manager._group_obs_term_cfgs.items():
-            for name, term in zip(manager.active_terms[group], terms, strict=True):
-                if _call_draws(functools.partial(term.func, base, **term.params)):
-                    yield term, "func", f"observation {name!r}"
+        for name, term in observations(base):
+            if _call_draws(functools.partial(term.func, base, **term.params)):
+                yield term, "func", f"observation {name!r}"
 
     def _split(self, env_ids: Any) -> tuple[torch.Tensor, NDArray[np.int64]]:
         """Return the environment ids of training slots, and the held-out slots, counted from 0.
@@ -290,7 +289,7 @@ def replace_until(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-class _Instead:
+class Instead:
     """A call in place of a term's own; everything else, such as the term's ``reset``, is the term's."""
 
     def __init__(self, term: Any, call: Callable[..., Any]) -> None:

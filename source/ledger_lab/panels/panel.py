@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
@@ -94,24 +97,42 @@ class Panel:
         return replace(self, seeds=comparison_seeds(first, second, len(self.episodes)), fresh=True)
 
 
-_MOST_SEEDS = 1_000_000
+class _Seeds(msgspec.Struct, forbid_unknown_fields=True):
+    """A range of seeds in a panel file."""
 
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "task": str,
-    "description": str,
-    "seeds": (dict, list),
-    "episode_length_s": (int, float),
-    "target_success": (int, float),
-    "success": dict,
-    "cells": list,
-}
-_SEED_FIELDS: dict[str, type | tuple[type, ...]] = {"first": int, "count": int}
-_SUCCESS_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "function": str,
-    "hold_s": (int, float),
-    "params": dict,
-    "early_time_out": str,
-}
+    first: Annotated[int, Meta(ge=0)]
+    count: Annotated[int, Meta(ge=1, le=1_000_000)]
+
+    def __post_init__(self) -> None:
+        """Refuse seeds that are reserved for confirmations and comparisons."""
+        if self.first + self.count > PANEL_SEED_LIMIT:
+            raise ValueError(f"seeds must lie below {PANEL_SEED_LIMIT}")
+
+
+class _Success(msgspec.Struct, forbid_unknown_fields=True):
+    """The table ``success`` of a panel file."""
+
+    function: str
+    hold_s: Annotated[float, Meta(ge=0)] = 0.0
+    params: dict[str, Any] = {}
+    early_time_out: EarlyTimeOut = "failure"
+
+    def __post_init__(self) -> None:
+        """Refuse what names no function."""
+        if self.function.count(":") != 1:
+            raise ValueError("function must read 'module:function'")
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    """A panel file. In a table of ``cells``, all keys but the name are perturbations."""
+
+    task: str
+    description: str
+    seeds: _Seeds | Annotated[list[_Seeds], Meta(min_length=1)]
+    episode_length_s: Annotated[float, Meta(gt=0)]
+    target_success: Annotated[float, Meta(gt=0, le=1)]
+    success: _Success
+    cells: Annotated[list[dict[str, Any]], Meta(min_length=1)] | None = None
 
 
 def find_panels() -> dict[str, Path]:
@@ -164,87 +185,50 @@ def load_panel(name_or_path: str) -> Panel:
         path = known[name_or_path]
     source = name_or_path if path != Path(name_or_path) else str(path.resolve())
     try:
-        content = read_toml(path)
+        return _panel(path, source, read_toml(path))
     except OSError as error:
         raise UserError(f"cannot read panel file {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"panel file {path} is not valid TOML: {error}") from error
-    return _panel(path, source, content)
+    except (ValueError, UserError) as error:
+        raise UserError(f"panel file {path}: {error}") from error
 
 
 def _panel(path: Path, source: str, content: dict[str, Any]) -> Panel:
     """Build a panel from the content of its file; refuse unknown fields and wrong values."""
-    content = {"cells": [{"name": "nominal"}], **content}
-    _check(path, "", content, _FIELDS)
-    ranges, success = content["seeds"], content["success"]
-    ranges = ranges if isinstance(ranges, list) else [ranges]
-    for each in ranges:
-        if not isinstance(each, dict):
-            raise UserError(f"panel file {path}: seeds must read {{ first = 0, count = 256 }}, or be a list of such")
-        _check(path, "seeds.", each, _SEED_FIELDS)
-    success = {"params": {}, "hold_s": 0.0, "early_time_out": "failure", **success}
-    _check(path, "success.", success, _SUCCESS_FIELDS)
-    panel = Panel(
+    file = msgspec.convert(content, _File)
+    if not _finite(content):
+        raise ValueError("numbers must be finite, and dates are none")
+    if file.success.hold_s > file.episode_length_s:
+        raise ValueError("success.hold_s must lie between 0 and episode_length_s")
+    ranges = file.seeds if isinstance(file.seeds, list) else [file.seeds]
+    seeds = [seed for each in ranges for seed in range(each.first, each.first + each.count)]
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("the ranges of seeds overlap")
+    return Panel(
         name=path.stem,
         source=source,
-        task=content["task"],
-        description=content["description"],
-        seeds=_seeds(path, ranges),
-        episode_length_s=float(content["episode_length_s"]),
-        target_success=float(content["target_success"]),
-        success_function=success["function"],
-        success_params=dict(success["params"]),
-        hold_s=float(success["hold_s"]),
-        early_time_out=success["early_time_out"],
-        cells=_cells(path, content["cells"]),
+        task=file.task,
+        description=file.description,
+        seeds=tuple(seeds),
+        episode_length_s=file.episode_length_s,
+        target_success=file.target_success,
+        success_function=file.success.function,
+        success_params=file.success.params,
+        hold_s=file.success.hold_s,
+        early_time_out=file.success.early_time_out,
+        cells=_cells(file.cells or [{"name": "nominal"}]),
     )
-    for valid, complaint in (
-        (_finite(content), "numbers must be finite, and dates are none"),
-        (panel.episode_length_s > 0, "episode_length_s must be positive"),
-        (0 < panel.target_success <= 1, "target_success must lie in (0, 1]"),
-        (0 <= panel.hold_s <= panel.episode_length_s, "success.hold_s must lie between 0 and episode_length_s"),
-        (panel.success_function.count(":") == 1, "success.function must read 'module:function'"),
-        (
-            panel.early_time_out in get_args(EarlyTimeOut.__value__),
-            f"success.early_time_out is {panel.early_time_out!r}: it must be 'failure' or 'judged'",
-        ),
-    ):
-        if not valid:
-            raise UserError(f"panel file {path}: {complaint}")
-    return panel
 
 
-def _seeds(path: Path, ranges: list[dict[str, int]]) -> tuple[int, ...]:
-    """Return the seeds of one or more ranges."""
-    seeds: dict[int, None] = {}
-    for each in ranges:
-        first, count = each["first"], each["count"]
-        if count > _MOST_SEEDS:
-            raise UserError(f"panel file {path}: {count} seeds do not fit into memory: use at most {_MOST_SEEDS}")
-        if first < 0 or count < 1 or first + count > PANEL_SEED_LIMIT:
-            raise UserError(f"panel file {path}: seeds must lie between 0 and {PANEL_SEED_LIMIT - 1}, at least one")
-        twice = next((seed for seed in range(first, first + count) if seed in seeds), None)
-        if twice is not None:
-            raise UserError(f"panel file {path}: the ranges of seeds overlap: {twice} is in more than one")
-        seeds.update(dict.fromkeys(range(first, first + count)))
-    if not seeds:
-        raise UserError(f"panel file {path}: no seeds: add seeds = {{ first = 0, count = 256 }}")
-    return tuple(seeds)
-
-
-def _cells(path: Path, tables: list[Any]) -> tuple[Cell, ...]:
+def _cells(tables: list[dict[str, Any]]) -> tuple[Cell, ...]:
     """Return the cells of a panel."""
     cells: dict[str, Cell] = {}
     for table in tables:
-        if not isinstance(table, dict) or not isinstance(table.get("name"), str) or not table["name"]:
-            raise UserError(f"panel file {path}: give each cell a name")
-        name = table["name"]
+        name = table.pop("name", None)
+        if not isinstance(name, str) or not name:
+            raise ValueError("give each cell a name")
         if name in cells:
-            raise UserError(f"panel file {path}: two cells have the name {name!r}: rename one of them")
-        perturbations = {kind: given for kind, given in table.items() if kind != "name"}
-        cells[name] = Cell(name, read_perturbations(f"panel file {path}: cell {name!r}", perturbations))
-    if not cells:
-        raise UserError(f"panel file {path}: no cells: add a cell with a name")
+            raise ValueError(f"two cells have the name {name!r}: rename one of them")
+        cells[name] = Cell(name, read_perturbations(f"cell {name!r}", table))
     return tuple(cells.values())
 
 
@@ -253,15 +237,3 @@ def _finite(value: Any) -> bool:
     if isinstance(value, dict | list):
         return all(_finite(item) for item in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _check(path: Path, prefix: str, content: dict[str, Any], allowed: dict[str, type | tuple[type, ...]]) -> None:
-    """Refuse unknown, missing and mistyped fields."""
-    for key, value in content.items():
-        if key not in allowed:
-            raise UserError(f"panel file {path}: unknown field {prefix + key!r}: {nearest(key, allowed)}")
-        if not isinstance(value, allowed[key]) or isinstance(value, bool):
-            raise UserError(f"panel file {path}: field {prefix + key!r} has the wrong type ({type(value).__name__})")
-    for key in allowed:
-        if key not in content:
-            raise UserError(f"panel file {path}: field {prefix + key!r} is missing")

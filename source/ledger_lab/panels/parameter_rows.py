@@ -15,7 +15,7 @@ import warp as wp
 
 from ledger_lab.panels.hooks import replace_until
 from ledger_lab.panels.physical import ParameterTable, asset_table, physx_friction_table
-from ledger_lab.panels.physics import is_mujoco, is_newton, physics_name
+from ledger_lab.panels.physics import is_newton, physics_name
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -66,7 +66,7 @@ class _Live:
 
     name: str
     rows: Callable[[], torch.Tensor]
-    change: int
+    change: int = 0
     """Newton's flags for the solver; 0 if the solver does not read the array."""
 
 
@@ -202,8 +202,7 @@ class ParameterRows:
     def changed_for_all(self) -> list[str]:
         """Return the names of changed values that all slots share. The host waits for the device.
 
-        These are values that all worlds share, values in the model that were written without telling the solver, and
-        values that were written into the solver's model, where Newton would compute others.
+        These are values that all worlds share, and values in the model that were written without telling the solver.
         """
         changed = [name for name, rows, before in self._shared if bool(_differs(rows, before).any())]
         if self._shared_gravity() != self._gravity:
@@ -211,29 +210,12 @@ class ParameterRows:
         if not self._stale:
             model = [(each.name, each.rows()) for each in self._model]
             changed += [name for name, rows in model if bool(_differs(rows, self._kept[name]).any())]
-        if is_mujoco(self._base.cfg):
-            changed += self._differs_in_solver()
         return changed
 
     def _shared_gravity(self) -> tuple[float, ...] | None:
         """Return the gravity of all environments [m/s^2]; ``None`` if each has its own, or the engine doesn't tell."""
         read = None if is_newton(self._base.cfg) else getattr(self._base.sim.physics_manager, "get_gravity", None)
         return None if read is None else tuple(read())
-
-    def _differs_in_solver(self) -> list[str]:
-        """Return the names of values in MuJoCo-Warp's model that differ from what Newton computes."""
-        from newton import ModelFlags
-
-        manager = self._base.sim.physics_manager
-        stale = self._stale
-        with wp.ScopedDevice(self._base.device):
-            for flags in list(manager._model_changes):
-                manager._solver.notify_model_changed(flags)
-            rows = _solver_rows(self._base, self._first)
-            before = [each.clone() for _, each in rows]
-            manager._solver.notify_model_changed(int(ModelFlags.ALL))
-        self._stale = stale
-        return [name for (name, each), was in zip(rows, before, strict=True) if bool(_differs(each, was).any())]
 
     def _note(self) -> None:
         """Note that a parameter has been written."""
@@ -318,11 +300,6 @@ def _number(array: wp.array) -> Any:
     return getattr(array.dtype, "_wp_scalar_type_", array.dtype)
 
 
-def _live(name: str, rows: torch.Tensor, change: int = 0) -> _Live:
-    """Return rows that stay at their place."""
-    return _Live(name, lambda: rows, change)
-
-
 def _model_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
     """Return the rows of some slots in the model of Newton; nothing for other engines."""
     if not is_newton(base.cfg):
@@ -347,19 +324,9 @@ def _shared_rows(base: ManagerBasedRLEnv) -> list[tuple[str, torch.Tensor]]:
     return shared
 
 
-def _solver_rows(base: ManagerBasedRLEnv, first: int) -> list[tuple[str, torch.Tensor]]:
-    """Return the rows of some slots in MuJoCo-Warp's model, which Newton computes from its own, by name."""
-    if not is_mujoco(base.cfg):
-        return []
-    model = base.sim.physics_manager._solver.mjw_model
-    owners = {"": model, "opt.": model.opt, "stat.": model.stat}
-    return [
-        (f"mjw_model.{prefix}{name}", wp.to_torch(array)[first:])
-        for prefix, owner in owners.items()
-        for name, array in vars(owner).items()
-        if isinstance(array, wp.array) and array.size and _number(array) in _TYPES
-        if len(array) == base.num_envs and array.strides[0]
-    ]
+def _live(name: str, rows: torch.Tensor, change: int = 0) -> _Live:
+    """Return rows that stay at their place."""
+    return _Live(name, lambda: rows, change)
 
 
 def _asset_rows(base: ManagerBasedRLEnv, first: int) -> list[_Live]:
@@ -395,13 +362,8 @@ def _native_rows(base: ManagerBasedRLEnv, first: int, actuator: Any, motors: str
     for part in (actuator.drive, actuator.delay, *(actuator.clamping or ())):
         for attribute, value in vars(part).items() if part is not None else ():
             if isinstance(value, wp.array) and value.shape[:1] == actuator.indices.shape and _number(value) in _TYPES:
-                read = partial(_read_rows, part, attribute, begin)
-                yield _Live(f"{attribute} {motors}", read, 0)
-
-
-def _read_rows(owner: Any, attribute: str, begin: int) -> torch.Tensor:
-    """Return the last rows of an array."""
-    return wp.to_torch(getattr(owner, attribute))[begin:]
+                read = partial(getattr, part, attribute)
+                yield _Live(f"{attribute} {motors}", lambda read=read: wp.to_torch(read())[begin:])  # type: ignore[misc]
 
 
 def _tables(base: ManagerBasedRLEnv) -> dict[str, ParameterTable]:

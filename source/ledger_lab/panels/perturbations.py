@@ -18,7 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
 
 from ledger_lab.errors import UserError, nearest
 
@@ -31,63 +34,18 @@ if TYPE_CHECKING:
     from ledger_lab.panels.physical import PhysicalParameters
 
 type Range = tuple[float, float]
+type _Above0 = Annotated[float, Meta(gt=0)]
+type _From0 = Annotated[float, Meta(ge=0)]
+type _Steps = Annotated[int, Meta(ge=0)]
 
-
-def _range(value: Any) -> Range:
-    """Read a range of numbers."""
-    low, high = value if isinstance(value, list) and len(value) == 2 else (value, value)
-    if any(isinstance(end, bool) or not isinstance(end, int | float) for end in (low, high)) or low > high:
-        raise ValueError("must be a number, or [low, high]")
-    return float(low), float(high)
-
-
-def _positive(value: Any) -> Range:
-    """Read a range of numbers above 0."""
-    low, high = _range(value)
-    if low <= 0:
-        raise ValueError("must be above 0")
-    return low, high
-
-
-def _not_negative(value: Any) -> Range:
-    """Read a range of numbers from 0."""
-    low, high = _range(value)
-    if low < 0:
-        raise ValueError("must be at least 0")
-    return low, high
-
-
-def _steps(value: Any) -> tuple[int, int]:
-    """Read a range of whole numbers from 0."""
-    low, high = _not_negative(value)
-    if not low.is_integer() or not high.is_integer():
-        raise ValueError("must be whole numbers")
-    return int(low), int(high)
-
-
-def _name(value: Any) -> str:
-    """Read a name or a regular expression."""
-    if not isinstance(value, str):
-        raise ValueError("must be a text")
-    return value
-
-
-def _per_term(value: Any) -> dict[str, float]:
-    """Read a number above 0 per observation term."""
-    if not isinstance(value, dict) or not value:
-        raise ValueError("must name observation terms, like { joint_pos = 0.01 }")
-    for term, number in value.items():
-        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < math.inf:
-            raise ValueError(f"{term} needs one number above 0; a range is not possible")
-    return {str(term): float(number) for term, number in value.items()}
-
-
-AnyRange = Annotated[Range, _range]
-Positive = Annotated[Range, _positive]
-NotNegative = Annotated[Range, _not_negative]
-Steps = Annotated[tuple[int, int], _steps]
-Name = Annotated[str, _name]
-PerTerm = Annotated[dict[str, float], _per_term]
+type Positive = tuple[_Above0, _Above0]
+"""A range of numbers above 0."""
+type NotNegative = tuple[_From0, _From0]
+"""A range of numbers from 0."""
+type Steps = tuple[_Steps, _Steps]
+"""A range of whole numbers from 0."""
+type PerTerm = Annotated[dict[str, _Above0], Meta(min_length=1)]
+"""A number above 0 per observation term."""
 
 KINDS: dict[str, type[Perturbation]] = {}
 """Every kind of perturbation, by its name in panel files."""
@@ -121,22 +79,25 @@ class Perturbation:
         Raises:
             UserError: If a parameter is unknown, missing, or has a wrong value.
         """
-        known = get_type_hints(cls, include_extras=True)
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        known = [field.name for field in dataclasses.fields(cls)]
         for name in given:
-            if name not in fields:
-                raise UserError(f"{where}: {cls.kind} has no {name!r}: {nearest(name, fields)}")
-        params: dict[str, Any] = {}
-        for name, field in fields.items():
-            if name not in given:
-                if field.default is dataclasses.MISSING:
-                    raise UserError(f"{where}: {cls.kind} needs {name!r}")
-                continue
-            try:
-                params[name] = known[name].__metadata__[0](given[name])
-            except (ValueError, TypeError) as error:
-                raise UserError(f"{where}: {cls.kind}.{name} is {given[name]!r}: {error}") from error
-        return cls(**params)
+            if name not in known:
+                raise UserError(f"{where}: {cls.kind} has no {name!r}: {nearest(name, known)}")
+        ranges = {name: [value, value] if isinstance(value, int | float) else value for name, value in given.items()}
+        try:
+            return msgspec.convert(ranges, cls)
+        except msgspec.ValidationError as error:
+            raise UserError(f"{where}: {cls.kind}: {error}") from error
+
+    def __post_init__(self) -> None:
+        """Refuse ranges that end before they begin.
+
+        Raises:
+            ValueError: If there is one.
+        """
+        for name, value in vars(self).items():
+            if isinstance(value, tuple) and value[0] > value[1]:
+                raise ValueError(f"{name} is [{value[0]}, {value[1]}]: put the lower number first")
 
     def plain(self) -> dict[str, Any]:
         """Return the parameters as JSON values."""
@@ -221,8 +182,8 @@ class Physical(Perturbation, ABC):
 class Mass(Physical, kind="mass"):
     """Scales masses and inertias of bodies."""
 
-    asset: Name = "robot"
-    bodies: Name = ".*"
+    asset: str = "robot"
+    bodies: str = ".*"
     scale: Positive
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
@@ -242,9 +203,9 @@ class CenterOfMass(Physical, kind="center_of_mass"):
     neutral = 0.0
     drawn = "offset_m"
     width = 3
-    asset: Name = "robot"
-    bodies: Name = ".*"
-    offset_m: AnyRange
+    asset: str = "robot"
+    bodies: str = ".*"
+    offset_m: Range
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Move them."""
@@ -270,8 +231,8 @@ class Friction(Physical, kind="friction"):
     coefficients as the materials specify, for all bodies of an asset; its ground is not changed.
     """
 
-    asset: Name = "robot"
-    bodies: Name = ".*"
+    asset: str = "robot"
+    bodies: str = ".*"
     scale: NotNegative
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
@@ -302,8 +263,8 @@ class JointFriction(Physical, kind="joint_friction"):
 
     neutral = 0.0
     drawn = "add"
-    asset: Name = "robot"
-    joints: Name = ".*"
+    asset: str = "robot"
+    joints: str = ".*"
     add: NotNegative
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
@@ -327,8 +288,8 @@ class ActuatorStrength(Physical, kind="actuator_strength"):
     The engines limit the efforts of motors that follow positions and velocities, but not those that are commanded.
     """
 
-    asset: Name = "robot"
-    joints: Name = ".*"
+    asset: str = "robot"
+    joints: str = ".*"
     scale: Positive
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
@@ -355,8 +316,8 @@ class ActuatorStrength(Physical, kind="actuator_strength"):
 class ActuatorDamping(Physical, kind="actuator_damping"):
     """Scales the damping of motors."""
 
-    asset: Name = "robot"
-    joints: Name = ".*"
+    asset: str = "robot"
+    joints: str = ".*"
     scale: NotNegative
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
@@ -573,9 +534,9 @@ class ObservationBias(Perturbation, kind="observation_bias"):
 class Push(Perturbation, kind="push"):
     """Adds a velocity at intervals, to joints or to the root in the plane of the ground."""
 
-    asset: Name = "robot"
-    joints: Name = ""
-    velocity: AnyRange
+    asset: str = "robot"
+    joints: str = ""
+    velocity: Range
     interval_s: Positive
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:

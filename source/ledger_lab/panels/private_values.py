@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-_PLAIN = (bool, int, float, str, type(None))
+from ledger_lab.panels.memory import PLAIN, refill, walk
 
 
 class PrivateValues:
@@ -26,17 +26,16 @@ class PrivateValues:
             first: The first held-out slot.
         """
         self._term, self._num_envs, self._first = term, num_envs, first
-        self._holders: list[tuple[Any, Any]] = []
-        self._values: dict[str, tuple[Any, torch.Tensor | None, int | None]] = {}
-        for place, value in self._leaves():
-            rows = self._rows(value).clone() if isinstance(value, torch.Tensor) else None
-            self._values[place] = value, rows, _version(value)
+        self._contents = [(holder, held) for _, holder, held in walk({"": term}, is_leaf=_is_value)]
+        self._values = {
+            place: (value, self._rows(value).clone() if isinstance(value, torch.Tensor) else None, _version(value))
+            for place, value in self._leaves()
+        }
 
     def restore(self) -> None:
         """Set all values to what they were, but for the rows of training slots."""
-        for holder, content in self._holders:
-            holder.clear()
-            holder.extend(content) if isinstance(holder, list) else holder.update(content)
+        for holder, held in self._contents:
+            refill(holder, held, held.keys())
         for value, rows, _ in self._values.values():
             if rows is not None:
                 self._rows(value).copy_(rows)
@@ -46,12 +45,12 @@ class PrivateValues:
 
         The host waits for the device only if a tensor without a row per environment was written.
         """
-        found, now = [], dict(self._leaves(keeps=False))
+        found, now = [], dict(self._leaves())
         for place in {**self._values, **now}:
             before, rows, version = self._values.get(place, (None, None, None))
             value = now.get(place)
             if rows is None or not isinstance(value, torch.Tensor):
-                plain = type(value) is type(before) and isinstance(value, _PLAIN)
+                plain = type(value) is type(before) and type(value) in PLAIN
                 if value is not before and not (plain and value == before):
                     found.append(place)
             elif value is before and version is not None and version == _version(value):
@@ -62,28 +61,10 @@ class PrivateValues:
                 found.append(place)
         return found
 
-    def _leaves(self, keeps: bool = True) -> Iterator[tuple[str, Any]]:
-        """Yield the values by their places, and keep the contents of what holds them."""
-        from isaaclab.managers import ManagerTermBase
-
-        seen: set[int] = set()
-
-        def walk(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-            is_term = isinstance(value, ManagerTermBase) or value is self._term
-            if not is_term and not isinstance(value, dict | list | tuple):
-                yield place, value
-                return
-            if id(value) in seen:
-                return
-            seen.add(id(value))
-            holder = vars(value) if is_term else value
-            if keeps and not isinstance(holder, tuple):
-                self._holders.append((holder, holder.copy()))
-            for key, child in enumerate(holder) if isinstance(holder, list | tuple) else list(holder.items()):
-                within = f"{place}[{key!r}]" if not is_term else f"{place}.{key}" if place else str(key)
-                yield from walk(child, within)
-
-        yield from walk(self._term, "")
+    def _leaves(self) -> Iterator[tuple[str, Any]]:
+        """Yield the values by their places."""
+        for path, _, held in walk({"": self._term}, is_leaf=_is_value):
+            yield from ((f"{path}.{key}".removeprefix("."), value) for key, value in held.items() if _is_value(value))
 
     def _has_row_each(self, value: torch.Tensor) -> bool:
         """Tell whether a tensor has a row per environment."""
@@ -92,6 +73,13 @@ class PrivateValues:
     def _rows(self, value: torch.Tensor) -> torch.Tensor:
         """Return what counts of a tensor."""
         return value[self._first :] if self._has_row_each(value) else value
+
+
+def _is_value(value: Any) -> bool:
+    """Tell whether a value is not another term, nor a container."""
+    from isaaclab.managers import ManagerTermBase
+
+    return not isinstance(value, ManagerTermBase | dict | list | tuple)
 
 
 def _version(value: Any) -> int | None:

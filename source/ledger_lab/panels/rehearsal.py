@@ -11,11 +11,10 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -23,16 +22,17 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels.hooks import replace_until
+from ledger_lab.panels.hooks import Instead, replace_until
+from ledger_lab.panels.memory import Memory
 from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.starts import same_numbers, same_values, start_quantities
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.surroundings import other_surroundings
+from ledger_lab.panels.terms import events, functions, observations, observed, terminations
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-    from ledger_lab.panels.capture import Capture
     from ledger_lab.panels.slots import HeldOutSlots
 
 _STEPS, _PHYSICS_STEPS, _LEAST_STEPS = 16, 64, 2
@@ -64,27 +64,20 @@ _SOLVER = frozenset(
 arrays."""
 
 
-@dataclass(frozen=True)
-class _Circumstances:
-    """What is different in the second play."""
+type _Different = Literal["company", "surroundings"]
+"""What can differ in the second play: episodes are in other slots, beside slots with much larger actions; counters,
+clocks, the process id, hashes and random streams are others."""
 
-    company: bool = True
-    """Whether episodes are in other slots, beside slots with much larger actions."""
-    surroundings: bool = True
-    """Whether counters, clocks, the process id, hashes and random streams differ."""
+_ALL: tuple[_Different, ...] = ("company", "surroundings")
 
-
-_DEPENDS_ON = (
-    (_Circumstances(company=False, surroundings=False), "what happened before the episode"),
-    (
-        _Circumstances(company=False),
-        "step counters, the clock, the process id, a hash, or random numbers that no seed of an episode determines",
+_DEPENDS_ON: dict[tuple[_Different, ...], str] = {
+    (): "what happened before the episode",
+    ("surroundings",): (
+        "step counters, the clock, the process id, a hash, or random numbers that no seed of an episode determines"
     ),
-    (_Circumstances(surroundings=False), "other environments, or on the slot"),
-)
-
-type _Recording = dict[str, torch.Tensor]
-"""What a play showed, in order: by quantity and moment, a value per held-out slot."""
+    ("company",): "other environments, or on the slot",
+}
+"""What an episode depends on if plays differ although no more than this differs."""
 
 
 class Rehearsal:
@@ -103,12 +96,11 @@ class Rehearsal:
         self._rows = slice(first, first + len(cells))
         self._slots = np.arange(len(cells))
         self._order, self._kept = _exchanged(cells)
-        self._functions = [*_functions(base), success]
-        self._modules = _modules(self._functions)
+        self._success, self._modules = success, _modules([*functions(base), success])
         self._bitwise = exactness(base.cfg) == "bitwise"
         fitting = max(_LEAST_STEPS, min(_STEPS, _PHYSICS_STEPS // base.cfg.decimation))
         self._steps = fitting if self._bitwise else 0
-        self._declared: _Recording = {}
+        self._declared = _Recording()
         """A play before the training, in which the engine dropped nothing."""
         self._declared_steps = 0
         """Its steps."""
@@ -131,10 +123,10 @@ class Rehearsal:
             # The first pair finds what terms remember since their first call, which the second play makes anew.
             for steps, forgets in ((0, True), (self._steps, False)):
                 differs = functools.partial(self._difference, slots, success_name, steps, forgets)
-                found = differs(_Circumstances())
+                found = differs(_ALL)
                 if found is not None and self._overflowed:  # the engine drops contacts of other slots, too
                     differs = functools.partial(self._difference, slots, success_name, 0, forgets)
-                    found = differs(_Circumstances())
+                    found = differs(_ALL)
                 if found is not None:
                     raise UserError(self._describe(found, differs))
 
@@ -156,8 +148,9 @@ class Rehearsal:
         if not declared or not self._first or not self._bitwise:
             return
         # Tensors that were made in inference mode can be written only there.
-        observed = itertools.chain.from_iterable(_tensors(group) for group in self._base.obs_buf.values())
-        with torch.inference_mode(any(each.is_inference() for each in observed)), self._left_as_it_was():
+        groups = (group if isinstance(group, dict) else {"": group} for group in self._base.obs_buf.values())
+        inferred = any(each.is_inference() for group in groups for each in group.values())
+        with torch.inference_mode(inferred), self._left_as_it_was():
             now = self._played(slots, success_name, self._declared_steps, self._slots, wild=False)
             changed = [name for name, value in now.items() if not same_numbers(value[:count], declared[name][:count])]
             if slots.overflowed():  # what follows from the engine's steps proves nothing
@@ -176,12 +169,14 @@ class Rehearsal:
         """Restore the environment, what terms remember, and the random streams when the context ends."""
         base = self._base
         streams, log = GlobalStreams(), base.extras.get("log")
-        self._memory, self._before = _Memory(base, self._functions), base.scene.get_state()
+        roots, modules = {"env": base, "success": self._success}, self._modules
+        self._memory = _whole_simulation(roots, modules) if self._bitwise else _without_physics(roots, modules)
+        self._before = base.scene.get_state()
         try:
             yield
         finally:
             streams.restore()
-            self._memory.restore()
+            self._restore()
             if not self._bitwise:
                 _write(base, self._before)
             if log is None:
@@ -189,19 +184,28 @@ class Rehearsal:
             else:
                 base.extras["log"] = log
 
-    def _describe(self, found: str, differs: Callable[[_Circumstances], str | None]) -> str:
+    def _restore(self) -> None:
+        """Restore all values; tell MuJoCo's C code that physical properties may have changed."""
+        self._memory.restore()
+        if self._bitwise:
+            from isaaclab_newton.physics import NewtonManager
+
+            NewtonManager._model_changes = set()  # of what has been replaced
+            if (stepper := getattr(NewtonManager._solver, "stepper", None)) is not None:
+                stepper.refresh()
+
+    def _describe(self, found: str, differs: Callable[[tuple[_Different, ...]], str | None]) -> str:
         """Return the message: what differs, which event causes it, and on what it depends."""
         several = "several of these together: other environments, earlier episodes, counters, clocks, random numbers"
-        what = next((words for only, words in _DEPENDS_ON if differs(only) is not None), several)
-        for mode, name, term in _events(self._base):
-            function = term.func
-            term.func = _NoEvent()
-            try:
-                if differs(_Circumstances()) is None:
-                    found = f"{mode} event {name!r} changes {found}"
-                    break
-            finally:
-                term.func = function
+        what = next((words for only, words in _DEPENDS_ON.items() if differs(only) is not None), several)
+        causes = [(when, *each) for when in ("reset", "interval") for each in events(self._base, when)]
+        for mode, name, term in causes:
+            with ExitStack() as undo:
+                replace_until(undo, term, "func", Instead(term.func, lambda *_, **params: None))
+                alone = differs(_ALL) is None
+            if alone:
+                found = f"{mode} event {name!r} changes {found}"
+                break
         return (
             f"held-out episodes depend on more than their seeds: two plays of the same episode differ: {found}. This "
             f"depends on {what}. An episode may depend only on its own state, and on random numbers that torch draws "
@@ -209,28 +213,26 @@ class Rehearsal:
         )
 
     def _difference(
-        self, slots: HeldOutSlots, success_name: str, steps: int, forgets: bool, second: _Circumstances
+        self, slots: HeldOutSlots, success_name: str, steps: int, forgets: bool, second: tuple[_Different, ...]
     ) -> str | None:
         """Play the episodes twice; return the first quantity that differs."""
-        base, order = self._base, self._order if second.company else self._slots
+        base, wild = self._base, "company" in second
+        order = self._order if wild else self._slots
         if forgets:
-            self._memory.restore()
+            self._restore()
         slots.overflowed()  # forget what was before
         expected = self._played(slots, success_name, steps, self._slots, wild=False)
         self._overflowed = slots.overflowed()
         if not self._overflowed and steps >= self._declared_steps:
             self._declared, self._declared_steps = expected, steps
         if forgets:
-            self._memory.restore()
+            self._restore()
         else:
             self._look_elsewhere(slots, success_name)
-        surroundings: AbstractContextManager[None] = nullcontext()
-        if second.surroundings:
-            surroundings = other_surroundings(base, self._modules)
-        with surroundings:
-            found = self._played(slots, success_name, steps, order, wild=second.company)
+        with other_surroundings(base, self._modules) if "surroundings" in second else nullcontext():
+            found = self._played(slots, success_name, steps, order, wild=wild)
         self._overflowed |= slots.overflowed()
-        compared = np.flatnonzero(self._kept) if second.company else self._slots
+        compared = np.flatnonzero(self._kept) if wild else self._slots
         rows, then = (torch.as_tensor(each, device=base.device) for each in (compared, order[compared]))
         same = same_numbers if self._bitwise else functools.partial(same_values, tolerance=_ROUNDING)
         return next((name for name, value in found.items() if not same(value[rows], expected[name][then])), None)
@@ -239,44 +241,34 @@ class Rehearsal:
         self, slots: HeldOutSlots, success_name: str, steps: int, order: NDArray[np.int64], *, wild: bool
     ) -> _Recording:
         """Play episodes, and return what there was to see: at the start, in each step, and in scattered states."""
-        base, recording = self._base, _Recorder(self._rows)
+        base, seen = self._base, _Recording()
         base.scene.write_data_to_sim()  # Isaac Lab publishes limits of joint velocities, which resets read, only here
         _write(base, self._before)  # scattered robots of training slots would take many times as long to simulate
         slots.start(order)
         base.command_manager.compute(dt=base.step_dt)  # some commands are in the robot's frame
-        recording.add(_AT_START, start_quantities(base, self._rows, is_relative=not self._bitwise))
+        seen.note(_AT_START, start_quantities(base, self._rows, is_relative=not self._bitwise))
         probes = self._probes(steps, order, wild=wild)
-        with self._held(slots, success_name, recording):
-            for step in range(steps):
-                recording.when = f" in step {step + 1}"
-                slots.play(probes[step])
-                recording.add(recording.when, itertools.chain(start_quantities(base, self._rows), self._observed()))
-        _scatter(base, self._before, self._first, order, self._kept if wild else None)
-        recording.add(_FAR, self._look(slots, success_name))
-        return recording.seen
-
-    @contextmanager
-    def _held(self, slots: HeldOutSlots, success_name: str, recording: _Recorder) -> Iterator[None]:
-        """Record the terminations and successes of steps; within the context, no slot resets, and training waits.
-
-        Curricula and interval events of training slots don't run.
-        """
-        base = self._base
         compute = base.termination_manager.compute
 
         def compute_terminations() -> torch.Tensor:
             done: torch.Tensor = compute()
-            recording.add(recording.when, self._judged(slots, success_name))
+            seen.note(when, self._judged(slots, success_name))
             return torch.zeros_like(done)
 
         def apply_events(mode: str, **arguments: Any) -> None:
             if mode == "interval":
                 slots.on_interval_events(arguments["dt"])
 
-        with ExitStack() as undo:
+        with ExitStack() as undo:  # no slot resets, and curricula and interval events of training slots don't run
             replace_until(undo, base.termination_manager, "compute", compute_terminations)
             replace_until(undo, base.event_manager, "apply", apply_events)
-            yield
+            for step in range(steps):
+                when = f" in step {step + 1}"
+                slots.play(probes[step])
+                seen.note(when, itertools.chain(start_quantities(base, self._rows), self._observed()))
+        _scatter(base, self._before, self._first, order, self._kept if wild else None)
+        seen.note(_FAR, self._look(slots, success_name))
+        return seen
 
     def _judged(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the success and the terminations of the step."""
@@ -287,16 +279,10 @@ class Rehearsal:
 
     def _observed(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the observations of the step by their terms."""
-        manager = self._base.observation_manager
-        for group, terms in manager.active_terms.items():
-            seen = self._base.obs_buf[group]
-            if isinstance(seen, torch.Tensor):
-                widths = [int(np.prod(shape)) for shape in manager.group_obs_term_dim[group]]
-                whole = seen.dim() == 2 and sum(widths) == seen.shape[1]
-                parts = seen.split(widths, dim=1) if whole else [seen]
-                names = terms if whole else [group]
-                seen = dict(zip(names, parts, strict=True))
-            yield from ((f"observation {name!r}", part[self._rows]) for name, part in seen.items())
+        for name, place in observed(self._base):
+            seen = self._base.obs_buf[place.group]
+            term = seen[place.part] if isinstance(place.part, str) else seen[..., place.part]
+            yield f"observation {name!r}", term[self._rows]
 
     def _look(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
         """Compute rewards, success, terminations and observations of the present state; yield all but the rewards."""
@@ -305,13 +291,9 @@ class Rehearsal:
             term = base.reward_manager.get_term_cfg(name)
             term.func(base, **term.params)
         yield success_name, slots.log.succeeds()[self._rows]
-        for name in base.termination_manager.active_terms:
-            term = base.termination_manager.get_term_cfg(name)
-            yield f"termination {name!r}", term.func(base, **term.params)[self._rows]
-        manager = base.observation_manager
-        for group, terms in manager._group_obs_term_cfgs.items():
-            for name, term in zip(manager.active_terms[group], terms, strict=True):
-                yield f"observation {name!r}", term.func(base, **term.params)[self._rows]
+        for kind, terms in (("termination", terminations(base)), ("observation", observations(base))):
+            for name, term in terms:
+                yield f"{kind} {name!r}", term.func(base, **term.params)[self._rows]
 
     def _look_elsewhere(self, slots: HeldOutSlots, success_name: str) -> None:
         """Call all terms with states far from the start, late in an episode; twice, in case a term alternates."""
@@ -335,59 +317,16 @@ class Rehearsal:
         return torch.as_tensor(np.concatenate([training, held_out], axis=1), dtype=torch.float32, device=base.device)
 
 
-class _Recorder:
-    """Collects what a play shows."""
+class _Recording(dict[str, torch.Tensor]):
+    """What a play showed, in order: by quantity and moment, a value per held-out slot."""
 
-    def __init__(self, rows: slice) -> None:
-        """Begin.
-
-        Args:
-            rows: The held-out slots.
-        """
-        self.seen: _Recording = {}
-        self.when = ""
-
-    def add(self, when: str, values: Iterator[tuple[str, torch.Tensor]]) -> None:
-        """Copy values of the held-out slots."""
-        for name, value in values:
-            self.seen[name + when] = value.clone()
+    def note(self, when: str, values: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Copy values of a moment."""
+        self.update((name + when, value.clone()) for name, value in values)
 
 
-class _Memory:
-    """What the simulation, its terms and their modules remember."""
-
-    def __init__(self, base: ManagerBasedRLEnv, functions: Sequence[object]) -> None:
-        """Copy everything.
-
-        Args:
-            base: The environment, unwrapped.
-            functions: The functions and objects of all terms.
-        """
-        self._base, self._bitwise = base, exactness(base.cfg) == "bitwise"
-        self._capture = _whole_simulation(base) if self._bitwise else _without_physics(base)
-        self._values = self._capture.take()
-        objects = [base, *(each for each in functions if not isinstance(each, FunctionType))]
-        self._attributes = [(vars(each), set(vars(each))) for each in objects if hasattr(each, "__dict__")]
-        modules = [vars(sys.modules[name]) for name in _modules(functions)]
-        self._globals = [
-            (names, {name: value for name, value in names.items() if _is_plain(value)}) for names in modules
-        ]
-
-    def restore(self) -> None:
-        """Restore all values; remove attributes that have been added since, apart from functions."""
-        with torch.no_grad():
-            self._capture.put(self._values)
-        for names, known in self._attributes:
-            for name in [name for name, value in names.items() if name not in known and not callable(value)]:
-                del names[name]
-        for names, values in self._globals:
-            names.update(values)
-        if self._bitwise:
-            _refresh_properties()
-
-
-def _whole_simulation(base: ManagerBasedRLEnv) -> Capture:
-    """Return what copies and restores everything that the next step depends on, with MuJoCo in a Newton scene.
+def _whole_simulation(roots: Mapping[str, Any], modules: Iterable[ModuleType]) -> Memory:
+    """Return a memory of everything that the next step depends on, with MuJoCo in a Newton scene.
 
     Newton's solver hears now about changed physical properties, so that what is copied is complete.
     """
@@ -396,8 +335,6 @@ def _whole_simulation(base: ManagerBasedRLEnv) -> Capture:
     from isaaclab_newton.physics.mjwarp_manager import NewtonMJWarpManager
     from mujoco_warp import Data
     from newton import ModelBuilder
-
-    from ledger_lab.panels.capture import Capture
 
     with wp.ScopedDevice(PhysicsManager._device):
         for change in list(NewtonManager._model_changes):
@@ -410,30 +347,14 @@ def _whole_simulation(base: ManagerBasedRLEnv) -> Capture:
     only = {Data: _SOLVER, type(model): short, ModelBuilder: frozenset[str]()}
     if (stepper := getattr(NewtonManager._solver, "stepper", None)) is not None:
         only[type(stepper)] = frozenset({"status"})  # the rest is memory of its threads, or belongs to MuJoCo-Warp
-    return Capture({"env": base, **physics}, only=only)
+    return Memory({**roots, **physics}, only=only, modules=modules)
 
 
-def _without_physics(base: ManagerBasedRLEnv) -> Capture:
-    """Return what copies and restores everything but the physics, on engines that don't expose their state."""
-    from ledger_lab.panels.capture import Capture
-
+def _without_physics(roots: Mapping[str, Any], modules: Iterable[ModuleType]) -> Memory:
+    """Return a memory of everything but the physics, on engines that don't expose their state."""
+    base = roots["env"]
     entities = [base.scene[name] for name in base.scene.keys()]  # noqa: SIM118 - no dict
-    return Capture({"env": base}, closed=[base.sim, *entities])
-
-
-def _refresh_properties() -> None:
-    """Tell MuJoCo's C code that physical properties have been restored."""
-    from isaaclab_newton.physics import NewtonManager
-
-    NewtonManager._model_changes = set()  # of what has been replaced
-    stepper = getattr(NewtonManager._solver, "stepper", None)
-    if stepper is not None:
-        stepper.refresh()
-
-
-def _is_plain(value: Any) -> bool:
-    """Tell whether a value is immutable, so that assigning it restores it."""
-    return value is None or isinstance(value, bool | int | float | str)
+    return Memory(roots, closed=[base.sim, *entities], modules=modules)
 
 
 def _exchanged(cells: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -454,44 +375,11 @@ def _exchanged(cells: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool
     return order, kept
 
 
-def _functions(base: ManagerBasedRLEnv) -> list[Any]:
-    """Return the functions and objects of all terms."""
-    terms = [term for each in base.event_manager._mode_term_cfgs.values() for term in each]
-    terms += [term for each in base.observation_manager._group_obs_term_cfgs.values() for term in each]
-    for manager in (base.reward_manager, base.termination_manager, base.curriculum_manager):
-        terms += manager._term_cfgs
-    own = [*base.action_manager._terms.values(), *base.command_manager._terms.values()]
-    return [*own, *(term.func for term in terms)]
-
-
-def _modules(functions: Sequence[Any]) -> set[str]:
-    """Return the names of the modules that define the functions and the classes of the objects."""
-    whole = (getattr(each, "func", each) if isinstance(each, functools.partial) else each for each in functions)
-    names = {each.__module__ for each in whole if each.__module__ in sys.modules}
-    return {name for name in names if not name.startswith(_LIBRARIES)}
-
-
-def _events(base: ManagerBasedRLEnv) -> Iterator[tuple[str, str, Any]]:
-    """Yield mode, name and configuration of the reset and interval events."""
-    manager = base.event_manager
-    for mode in ("reset", "interval"):
-        terms = manager._mode_term_cfgs.get(mode, [])
-        yield from ((mode, *each) for each in zip(manager.active_terms.get(mode, []), terms, strict=True))
-
-
-class _NoEvent:
-    """An event that does nothing."""
-
-    def __call__(self, *_: Any, **params: Any) -> None:
-        """Do nothing."""
-
-    def reset(self, *_: Any, **ids: Any) -> None:
-        """Do nothing."""
-
-
-def _tensors(group: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of an observation group."""
-    yield from (group,) if isinstance(group, torch.Tensor) else group.values()
+def _modules(calls: Sequence[Any]) -> list[ModuleType]:
+    """Return the modules that define the functions and the classes of the objects."""
+    whole = (getattr(each, "func", each) if isinstance(each, functools.partial) else each for each in calls)
+    names = {each.__module__ for each in whole if not each.__module__.startswith(_LIBRARIES)}
+    return [sys.modules[name] for name in names if name in sys.modules]
 
 
 def _scatter(

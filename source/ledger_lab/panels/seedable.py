@@ -12,32 +12,22 @@ if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnvCfg
 
 
-OF_ALL_ENVIRONMENTS = {
-    "isaaclab.envs.mdp.actions.rmpflow_task_space_actions:RMPFlowAction": "each reset restarts it in all environments",
-    "isaaclab.envs.mdp.events:randomize_visual_color": "it draws from its own random generator",
-    "isaaclab.envs.mdp.events:randomize_visual_texture_material": "it draws from its own random generator",
-    "isaaclab_tasks.contrib.keyboard.mdp.commands.typing_commands:LetterTypingCommand": (
-        "it draws from its own random generator, and replays states of all environments"
-    ),
-    "isaaclab_tasks.contrib.nist.mdp.events:reset_end_effector_around_asset": "it moves targets of all environments",
-    "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_rigid_objects_in_focus": (
-        "it forgets the objects of the environments that do not reset"
-    ),
-    "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_scene_lighting_domelight": (
-        "all environments have the same light"
-    ),
-    "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_visual_texture_material": (
-        "it draws from its own random generator"
-    ),
-    "isaaclab_tasks.core.lift.mdp.events:conditional_reset": (
-        "it replays states of all environments, by their success in the training"
-    ),
-    "isaaclab_tasks.core.lift.mdp.observations:object_point_cloud_b": "its points are drawn anew in each simulation",
-    "isaaclab_tasks.core.reorient.mdp.observations:ShadowHandCameraFeatures": (
-        "its network learns from all environments"
-    ),
-}
-"""Terms of Isaac Lab whose state all environments share, or that draw outside of torch's stream, with the reason."""
+OF_ALL_ENVIRONMENTS = frozenset(
+    {
+        "isaaclab.envs.mdp.actions.rmpflow_task_space_actions:RMPFlowAction",
+        "isaaclab.envs.mdp.events:randomize_visual_color",
+        "isaaclab.envs.mdp.events:randomize_visual_texture_material",
+        "isaaclab_tasks.contrib.keyboard.mdp.commands.typing_commands:LetterTypingCommand",
+        "isaaclab_tasks.contrib.nist.mdp.events:reset_end_effector_around_asset",
+        "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_rigid_objects_in_focus",
+        "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_scene_lighting_domelight",
+        "isaaclab_tasks.contrib.stack.mdp.stack_events:randomize_visual_texture_material",
+        "isaaclab_tasks.core.lift.mdp.events:conditional_reset",
+        "isaaclab_tasks.core.lift.mdp.observations:object_point_cloud_b",
+        "isaaclab_tasks.core.reorient.mdp.observations:ShadowHandCameraFeatures",
+    }
+)
+"""Terms of Isaac Lab whose state all environments share, or that draw outside of torch's stream."""
 
 _GRAVITY = "isaaclab.envs.mdp.events:randomize_physics_scene_gravity"
 """An event that changes single worlds of Newton, but always all environments of other engines."""
@@ -88,11 +78,11 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
     for part in ("actions", "commands", "events", "observations", "terminations"):
         for path, called in _called(getattr(env_cfg, part, None), part):
             place = _place(called)
-            reason = OF_ALL_ENVIRONMENTS.get(place)
+            name = place.rpartition(":")[2]
+            if place in OF_ALL_ENVIRONMENTS:
+                yield f"{path} ({name}: all environments share its state or its random numbers)"
             if place == _GRAVITY and not is_newton(env_cfg):
-                reason = f"all environments of {physics_name(env_cfg)} have the same gravity"
-            if reason is not None:
-                yield f"{path} ({called.rpartition(':')[2] if isinstance(called, str) else called.__name__}: {reason})"
+                yield f"{path} ({name}: all environments of {physics_name(env_cfg)} have the same gravity)"
 
 
 def _called(group: Any, path: str) -> Iterator[tuple[str, Any]]:

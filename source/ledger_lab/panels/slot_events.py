@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ledger_lab.panels.private_values import PrivateValues
 from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.streams import GlobalStreams, drawing_with_torch
+from ledger_lab.panels.terms import events
 from ledger_lab.panels.transfers import to_device
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ class OwnEvents:
         Args:
             ids: Environment ids; shape (n,).
         """
-        names = self._base.event_manager.active_terms.get("startup", [])
-        for name, term in zip(names, self._terms.get("startup", []), strict=True):
+        for name, term in events(self._base, "startup"):
             with drawing_with_torch(f"start-up event {name!r}", naming=True):
                 term.func(self._base, ids, **term.params)
 
@@ -128,14 +128,9 @@ class IntervalTimers:
             first: The first held-out slot.
         """
         self._base, self._first = base, first
-        self._events = list(base.event_manager._mode_term_cfgs.get("interval", []))
+        self._events = events(base, "interval")
         self._left_s = np.zeros((len(self._events), base.num_envs - first), dtype=np.float32)
         """Times to the next events [s]. The host has them, so that it knows what is due without asking a GPU."""
-
-    def name(self, index: int) -> str:
-        """Return the name of an event."""
-        name: str = self._base.event_manager.active_terms["interval"][index]
-        return name
 
     def restart(self, slots: NDArray[np.int64]) -> None:
         """Draw the time to the first event of each kind, and stop Isaac Lab's own timers.
@@ -144,25 +139,25 @@ class IntervalTimers:
             slots: Held-out slots that have just been reset, counted from 0; shape (n,).
         """
         manager, ids = self._base.event_manager, to_device(self._first + slots, self._base.device)
-        for index, event in enumerate(self._events):
+        for index, (_, event) in enumerate(self._events):
             self._draw_waits(index, slots)
             if not event.is_global_time:
                 manager._interval_term_time_left[index].index_fill_(0, ids, _NEVER_S)
 
-    def advance(self, dt: float) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def advance(self, dt: float) -> Iterator[tuple[int, str, NDArray[np.int64]]]:
         """Advance the timers.
 
         Args:
             dt: Time since the last call [s].
 
         Yields:
-            Number of an event, and the held-out slots in which it is due; shape (n,).
+            Number and name of an event, and the held-out slots in which it is due; shape (n,).
         """
-        for index in range(len(self._events)):
+        for index, (name, _) in enumerate(self._events):
             self._left_s[index] -= np.float32(dt)
             due = np.flatnonzero(self._left_s[index] < np.float32(1e-6))
             if len(due):
-                yield index, due
+                yield index, name, due
 
     def apply(self, index: int, due: NDArray[np.int64]) -> None:
         """Draw the time to the next event, and apply the event.
@@ -171,11 +166,11 @@ class IntervalTimers:
             index: Number of the event.
             due: Held-out slots, counted from 0; shape (n,).
         """
-        event = self._events[index]
+        _, event = self._events[index]
         self._draw_waits(index, due)
         event.func(self._base, to_device(self._first + due, self._base.device), **event.params)
 
     def _draw_waits(self, index: int, slots: NDArray[np.int64]) -> None:
         """Draw the time to an event in some slots."""
-        low, high = self._events[index].interval_range_s
+        low, high = self._events[index][1].interval_range_s
         self._left_s[index, slots] = (torch.rand(len(slots)) * (high - low) + low).numpy()

@@ -141,11 +141,8 @@ class HeldOutSlots:
         self._declared, self._ground = Declared(self._base, first), GroundWatch(self._base, first)
         self._intervals = IntervalTimers(self._base, self.first)
         self._capacity: CapacityWatch | None = None
-        self._conditions: Conditions | None = None
-        if any(cell.perturbations for cell in panel.cells):
-            by_name = {cell.name: cell for cell in panel.cells}
-            cells = [by_name.get(name, Cell("")) for name in self._cells()]
-            self._conditions = Conditions(env, self.first, cells)
+        by_name = {cell.name: cell for cell in panel.cells}
+        self._conditions = Conditions(env, self.first, [by_name.get(name, Cell("")) for name in self._cells()])
 
     @contextmanager
     def attached(self) -> Iterator[HeldOutSlots]:
@@ -158,8 +155,7 @@ class HeldOutSlots:
             self._declared.begin()
             spread_over_types(self._base, self.first)
             separate_grids(self._base, self.first, undo)
-            if self._conditions is not None:
-                self._conditions.attach(undo)
+            self._conditions.attach(undo)
             self._capacity = CapacityWatch.attach(self._env)
             if self._capacity is not None:
                 undo.callback(self._capacity.detach)
@@ -245,16 +241,7 @@ class HeldOutSlots:
             The fields of :class:`ledger_lab.ledger.CapacityUsed` without the time; ``None`` if the engine has no
             capacities.
         """
-        if self._capacity is None:
-            return None
-        constraints, contacts = self._capacity.constraints, self._capacity.contacts
-        return {
-            "constraints": constraints.needed,
-            "constraint_capacity": constraints.capacity,
-            "contacts": contacts.needed,
-            "contact_capacity": contacts.capacity,
-            "slots": self._base.num_envs,
-        }
+        return None if self._capacity is None else self._capacity.used()
 
     def invalid(self, outcomes: Outcomes) -> str | None:
         """Return why a policy's outcomes prove nothing, and what to do about it; ``None`` if they are valid.
@@ -341,8 +328,7 @@ class HeldOutSlots:
                 ending = getattr(self._base.termination_manager, "unstable", None)  # where the physics can tell
                 unstable = None if ending is None else ending.last[self._held_out]
                 self.log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
-                if self._conditions is not None:
-                    self._conditions.after_step()
+                self._conditions.after_step()
         return result
 
     def _note_starts(self) -> None:
@@ -382,10 +368,10 @@ class HeldOutSlots:
 
     def on_interval_events(self, dt: float) -> None:
         """Apply the interval events whose timers have expired, as the events were configured."""
-        for event, due in self._intervals.advance(dt):
+        for event, name, due in self._intervals.advance(dt):
             with (
-                nullcontext() if self._conditions is None else self._conditions.lifted(),
-                self.own_draws(due, f"interval event {self._intervals.name(event)!r}"),
+                self._conditions.lifted(),
+                self.own_draws(due, f"interval event {name!r}"),
                 self.scoring_conditions(),
             ):
                 self._intervals.apply(event, due)
@@ -400,18 +386,14 @@ class HeldOutSlots:
         actions = torch.zeros(self.count, self.action_count, device=base.device)
         if self._state != "running":
             return actions
-        seen = rows_of(base.obs_buf, self._held_out)
-        if self._conditions is not None:
-            seen = self._conditions.seen(seen)
+        seen = self._conditions.seen(rows_of(base.obs_buf, self._held_out))
         policies = self._taken_policies
         acting = [(policy, self._own(place)) for place, policy in enumerate(policies)]
         if self._replay_slots.count:
             acting.append((self._replay_slots.policy(policies), self._replay_rows))
         for policy, rows in acting:
             actions[rows] = in_batches(policy, rows_of(seen, rows))
-        if self._conditions is not None:
-            actions = self._conditions.delayed(actions)
-        return actions.masked_fill(self.log.parked.unsqueeze(1), 0.0)
+        return self._conditions.delayed(actions).masked_fill(self.log.parked.unsqueeze(1), 0.0)
 
     def _prepare(self, order: NDArray[np.int64] | None = None) -> None:
         """Assign an episode to each slot.
@@ -447,12 +429,10 @@ class HeldOutSlots:
         Args:
             actions: Shape (num_envs, actions).
         """
-        if self._conditions is not None:
-            actions = torch.cat([actions[: self.first], self._conditions.delayed(actions[self.first :])])
+        actions = torch.cat([actions[: self.first], self._conditions.delayed(actions[self.first :])])
         with self._hooks.step(), torch.no_grad():
             self._base.step(actions)
-        if self._conditions is not None:
-            self._conditions.after_step()
+        self._conditions.after_step()
 
     def overflowed(self) -> bool:
         """Tell whether the physics engine dropped contacts or constraints since the last call."""
@@ -463,8 +443,7 @@ class HeldOutSlots:
         from isaaclab.envs.mdp import reset_scene_to_default
 
         ids = self._ids(slots)
-        if self._conditions is not None:
-            self._conditions.restore()
+        self._conditions.restore()
         self._declared.restore()
         with self.scoring_conditions():
             self._startup_streams.restart(self._all, self._startup_keys)
@@ -477,10 +456,9 @@ class HeldOutSlots:
                 self._hooks.reset(ids)
                 self._intervals.restart(slots)
         self._ground.look(ids)
-        if self._conditions is not None:
-            fixed, varying = self._condition_keys
-            self._conditions.assign(fixed)
-            self._conditions.start(slots, varying[slots])
+        fixed, varying = self._condition_keys
+        self._conditions.assign(fixed)
+        self._conditions.start(slots, varying[slots])
 
     @contextmanager
     def scoring_conditions(self) -> Iterator[None]:

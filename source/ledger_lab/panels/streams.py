@@ -24,7 +24,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels.transfers import to_device
 
 _MT19937_BYTES = 4 * 625
-"""Size of the state of numpy's global generator: 624 words and a position. :class:`GlobalStreams` needs it, too."""
+"""Size of the state of numpy's global generator: 624 words and a position."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -183,11 +183,8 @@ class OwnDraws(TorchDispatchMode):
                 own = mean + std * there(self._streams.normal(self._slots, width), mean, std)
             case "exponential_":
                 own = -np.log1p(-self._streams.uniform(self._slots, width)) / arguments.get("lambd", 1.0)
-            case "bernoulli":
-                share = rows(arguments["p"] if "p" in arguments else arguments["self"])
-                own = there(self._streams.uniform(self._slots, width), share) < share
-            case "bernoulli_":
-                share = rows(arguments.get("p", 0.5))
+            case "bernoulli" | "bernoulli_":
+                share = rows(arguments.get("p", arguments["self"] if name == "bernoulli" else 0.5))
                 own = there(self._streams.uniform(self._slots, width), share) < share
             case "randint" | "randint_like" | "random_":
                 low, high = _integer_range(arguments, drawn.dtype)
@@ -280,42 +277,34 @@ def drawing_with_torch(what: str, *, naming: bool = False) -> Iterator[None]:
 class DrawWatch:
     """Detects draws from the global streams, fast enough for many checks per step.
 
-    Taking and comparing the states of numpy and Python takes about 0.1 ms, the memory of all generators a few µs. So
-    the states are compared only if the memory has changed.
+    Taking and comparing the states of numpy and Python takes about 0.1 ms, the memory of all generators a few µs.
     """
 
     def __init__(self) -> None:
         """Begin; earlier draws do not count."""
-        self._streams, self._memory = GlobalStreams(), _generator_memory()
-        self._torch = _bytes_of(self._streams._torch)
+        self.forget()
 
     def forget(self) -> None:
         """Ignore all draws until now."""
-        memory = _generator_memory()
-        if memory == self._memory:
-            self._streams._torch = _torch_state()
-        else:
-            self._streams, self._memory = GlobalStreams(), memory
-        self._torch = _bytes_of(self._streams._torch)
+        self._memory = _generator_memory()
 
     def drawn(self) -> list[str]:
         """Return the libraries that have drawn random numbers since the last :meth:`forget`."""
-        if _generator_memory() == self._memory and _bytes_of(_torch_state()) == self._torch:
-            return []
-        return self._streams.moved()
+        return [name for name, now in _generator_memory().items() if now != self._memory[name]]
 
 
-def _generator_memory() -> tuple[bytes, bytes]:
-    """Return the memory of the global generators of numpy and Python; a draw of random bits changes it.
+def _generator_memory() -> dict[str, bytes]:
+    """Return the memory of the global generators of each library; a draw of random bits changes it.
 
     A number that was drawn before, and is returned later (the second of a pair of normal numbers), does not.
     """
     bits, python = np.random.get_bit_generator(), random.random.__self__  # type: ignore[attr-defined]
     header = object.__basicsize__
-    return (
-        ctypes.string_at(bits.ctypes.state_address, _MT19937_BYTES),
-        ctypes.string_at(id(python) + header, type(python).__basicsize__ - header),
-    )
+    return {
+        "torch": b"".join(each.numpy().tobytes() for each in _torch_state()),
+        "numpy.random": ctypes.string_at(bits.ctypes.state_address, _MT19937_BYTES),
+        "Python's random": ctypes.string_at(id(python) + header, type(python).__basicsize__ - header),
+    }
 
 
 def _torch_state() -> list[torch.Tensor]:
@@ -324,11 +313,6 @@ def _torch_state() -> list[torch.Tensor]:
     Isaac Lab makes the GPU of the simulation torch's current device.
     """
     return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])]
-
-
-def _bytes_of(state: list[torch.Tensor]) -> list[bytes]:
-    """Return states of torch as bytes, which compare three times as fast."""
-    return [each.numpy().tobytes() for each in state]
 
 
 def _restore_torch(state: list[torch.Tensor]) -> None:

@@ -293,8 +293,9 @@ class VerdictRule:
         needed = np.searchsorted(-errors, -tested * standing.risk)
         if not self.extension:
             return needed, standing.risk - errors[needed]
-        ratio = _likelihood_ratio(episodes, self.target_success, self._shift(episodes))
-        weights = self._weights(episodes)
+        alternative, shift = self.alternative(episodes), self._shift(episodes)
+        ratio = _likelihood_ratio(episodes, self.target_success, shift)
+        weights = _weights(episodes, self.target_success, alternative, shift, self.any_cells)
         # Risks from which on 0, 1, ... successes reach 1, if one success more passes in any case. They fall.
         reaching_1 = errors[1:] + weights[1:] / ratio
         needed = np.minimum(needed, np.searchsorted(-reaching_1, -standing.risk))
@@ -306,12 +307,6 @@ class VerdictRule:
         plain = np.searchsorted(ratio, 1 / np.maximum(standing.risk, np.finfo(float).tiny))
         is_plain = (plain < needed) | (kept * ratio[needed - 1] >= 1)
         return np.where(is_plain, plain, needed), np.where(is_plain, standing.risk, kept)
-
-    def _weights(self, episodes: int) -> Numbers:
-        """Return ``A(c)`` of :meth:`after` for ``c`` from 0 to the number of episodes plus 1."""
-        return _weights(
-            episodes, self.target_success, self.alternative(episodes), self._shift(episodes), self.any_cells
-        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import io
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ from ledger_lab.training.runners.recorded_calls import replaced
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
-    from ledger_lab.panels.capture import Place
-
 
 _COUNTERS = ("common_step_counter", "_sim_step_counter", "episode_length_buf")
 _MANAGERS = ("command", "event", "curriculum", "reward", "termination", "action", "observation")
@@ -47,22 +45,33 @@ class SimulationState:
             env: The environment.
             view: The learner's view of it; ``None`` if the learner sees all slots.
         """
-        from ledger_lab.panels.capture import Capture
-
         self._env, self._view = env, view
         base = env.unwrapped
         scene, terrain = base.scene, base.scene.terrain
         entities = [each for name in scene.keys() if (each := scene[name]) is not terrain]  # noqa: SIM118 - no dict
-        only = {
+        self._closed = [base.sim, *entities]
+        self._only = {
             type(base): frozenset({*_COUNTERS, "scene", *(f"{name}_manager" for name in _MANAGERS)}),
             type(scene): frozenset({"_terrain"}),
             type(terrain): frozenset(_TERRAIN),
         }
-        self._capture = Capture({"env": base}, closed=[base.sim, *entities], only=only)
+
+    def _walk(self) -> Iterator[tuple[str, Any, dict[Any, Any]]]:
+        """Yield the objects of the simulation that hold such values, by their paths."""
+        from ledger_lab.panels.memory import is_whole, walk
+
+        return walk({"env": self._env.unwrapped}, closed=self._closed, only=self._only, is_leaf=is_whole)
 
     def take(self) -> dict[str, Any]:
         """Return the state between two steps, as plain values and tensors."""
-        places = self._capture.take(_outlasts)
+        from ledger_lab.panels.memory import is_whole, saved
+
+        places = {
+            (path, name): saved(value)
+            for path, _, held in self._walk()
+            for name, value in held.items()
+            if is_whole(value) and _outlasts(path, value)
+        }
         places["env", "episode_length_buf"] = self._env.unwrapped.episode_length_buf.cpu().clone()
         return {"places": places, "streams": GlobalStreams().to_data()}
 
@@ -78,7 +87,14 @@ class SimulationState:
         Returns:
             What could not be restored; ``None`` if everything was.
         """
-        missed = self._capture.put(state["places"])
+        from ledger_lab.panels.memory import put_saved
+
+        found = {path: (holder, held) for path, holder, held in self._walk()}
+        missed = [
+            (path, name)
+            for (path, name), value in state["places"].items()
+            if path not in found or not put_saved(*found[path], name, value)
+        ]
         GlobalStreams.from_data(state["streams"]).restore()
         base = self._env.unwrapped
         seen = base if self._view is None else self._view
@@ -92,9 +108,9 @@ class SimulationState:
         return f"{path}.{name} could not be restored" + (f", nor {len(missed) - 1} more" if missed[1:] else "")
 
 
-def _outlasts(place: Place, value: Any) -> bool:  # noqa: ANN401 - a leaf
+def _outlasts(path: str, value: Any) -> bool:  # noqa: ANN401 - a leaf
     """Tell whether a value of a manager or the terrain outlasts an episode."""
-    return not isinstance(value, torch.Tensor) or place[0].startswith(("env.curriculum_manager", "env.scene"))
+    return not isinstance(value, torch.Tensor) or path.startswith(("env.curriculum_manager", "env.scene"))
 
 
 class StateKeeper:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,39 +130,10 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
         failing=[name for name, term in ends.items() if not term.time_out],
         sensors=_terms(env_cfg.scene, SensorBaseCfg),
         commands=_terms(env_cfg.commands, CommandTermCfg),
-        cells=_example_cells(env_cfg, assets),
+        resets=any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()),
+        decimation=env_cfg.decimation,
+        sensed=dict.fromkeys(_sensed(env_cfg), 0.01),
     )
-
-
-def _example_cells(env_cfg: ManagerBasedRLEnvCfg, assets: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-    """Return example perturbations by kind, those of assets for the first robot or object.
-
-    Args:
-        env_cfg: Resolved configuration of the task.
-        assets: Names of robots and objects, with their joints.
-    """
-    cells: dict[str, dict[str, Any]] = {}
-    if any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()):
-        cells["initial_state"] = {"scale": [1.0, 1.5]}
-    for name, joints in [*assets.items()][:1]:
-        bodies = {"asset": name, "bodies": ".*"}
-        cells["mass"] = {**bodies, "scale": [0.8, 1.2]}
-        cells["center_of_mass"] = {**bodies, "offset_m": [-0.02, 0.02]}
-        cells["friction"] = {**bodies, "scale": [0.5, 1.0]}
-        if joints:
-            driven = {"asset": name, "joints": ".*"}
-            cells["joint_friction"] = {**driven, "add": [0.0, 0.1]}
-            cells["actuator_strength"] = {**driven, "scale": [0.7, 1.0]}
-            cells["actuator_damping"] = {**driven, "scale": [0.5, 1.5]}
-        cells["push"] = {"asset": name, "velocity": [-0.5, 0.5], "interval_s": [1.0, 2.0]}
-    cells["action_delay"] = {"steps": [0, 2]}
-    if env_cfg.decimation > 1:
-        cells["control_latency"] = {"physics_steps": [0, env_cfg.decimation - 1]}
-    if sensed := _sensed(env_cfg):
-        cells["observation_noise"] = {"std": dict.fromkeys(sensed, 0.01)}
-        cells["observation_bias"] = {"range": dict.fromkeys(sensed, 0.01)}
-    cells["gravity_tilt"] = {"angle_rad": [0.0, 0.05]}
-    return cells
 
 
 def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from ledger_lab.ledger import Outcomes, PanelResult
 from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels import Comparison, Panel, compare_paired, few_differences, wilson_interval
+from ledger_lab.reports.columns import Shown, TableCell
+from ledger_lab.reports.terminal_table import table_lines
 from ledger_lab.training.evaluation.plan import EvaluationPlan
 from ledger_lab.training.evaluation.score import Simulation
 from ledger_lab.units import share_within, target_share
@@ -28,7 +28,7 @@ def show_scores(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], c
     """
     for line in _header(plan, [results[0].exactness for results in scores]):
         console.print(line, markup=False, soft_wrap=True)
-    console.print(_table(plan, scores, console.width))
+    console.print(*table_lines(_COLUMNS, list(_rows(plan, scores)), console.width), sep="\n")
     for line in _invalid(scores):
         console.print(line, style="red", markup=False, soft_wrap=True)
     for line in (*_worst_cells(plan, scores), *_transfers(plan, scores), *_comparisons(plan, scores)):
@@ -78,61 +78,43 @@ def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:
         yield f"with {other.name} ({known_as}): {differences}"
 
 
-_COLUMNS: dict[str, Literal["left", "right"]] = {
-    "run": "left",
-    "checkpoint": "left",
-    "cell": "left",
-    "success (95 %)": "left",
-    "": "left",
-    "successes": "right",
-    "iteration": "right",
-    "ended by": "left",
+@dataclass(frozen=True)
+class _Row:
+    """A row of the table: a cell of a simulation, with the checkpoint in the first of its rows."""
+
+    run: str
+    checkpoint: str
+    iteration: str
+    cell: str | None
+    """``None`` if there is only one."""
+    line: _Line
+    mark: TableCell
+
+
+_COLUMNS: Mapping[str, Shown] = {
+    "run": Shown("run", "", lambda row: row.run, align="left"),
+    "checkpoint": Shown("checkpoint", "", lambda row: row.checkpoint, align="left"),
+    "cell": Shown("cell", "", lambda row: row.cell, align="left", if_measured=True),
+    "success": Shown("success (95 %)", "", lambda row: str(row.line), align="left"),
+    "mark": Shown("", "", lambda row: row.mark, align="left"),
+    "successes": Shown("successes", "", lambda row: f"{row.line.successes}/{row.line.episodes}"),
+    "iteration": Shown("iteration", "", lambda row: row.iteration),
+    "ends": Shown("ended by", "", lambda row: row.line.ends, align="left"),
 }
-"""Columns and their alignment. A narrow terminal drops the last columns first."""
-
-_GAP = 2
 
 
-def _table(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]], width: int) -> Table:
-    """Return the rows of every checkpoint: its cells in the order of the panel, simulation by simulation."""
-    rows = list(_rows(plan, scores))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
-    names: list[str] = []
-    used = 0
-    for name in _COLUMNS:
-        used += max(len(name), *(len(row.get(name, "")) for row, _ in rows)) + _GAP
-        if used - _GAP > width and len(names) > 3:
-            break
-        if any(name in row for row, _ in rows):
-            names.append(name)
-            table.add_column(name, justify=_COLUMNS[name], no_wrap=True)
-    for row, style in rows:
-        table.add_row(*(row.get(name, "") for name in names), style=style)
-    return table
-
-
-def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[tuple[dict[str, str], str | None]]:
-    """Return the figures of each row by the names of their columns, and its style."""
+def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[_Row]:
+    """Yield the rows of every checkpoint: its cells in the order of the panel, simulation by simulation."""
     named = len(plan.panel.cells) > 1 or len(plan.simulations) > 1
-    mark = f"≥ {target_share(plan.panel.target_success)} proven"
+    proven = TableCell(f"≥ {target_share(plan.panel.target_success)} proven", style="good")
     for place, candidate in enumerate(plan.candidates):
-        labels = {
-            "run": candidate.run_id,
-            "checkpoint": candidate.saved.path,
-            "iteration": str(candidate.saved.iteration),
-        }
+        labels = (candidate.run_id, candidate.saved.path, str(candidate.saved.iteration))
         for simulation, results in zip(plan.simulations, scores, strict=True):
-            result = results[place]
-            for line in _lines(plan.panel, result.outcomes):
-                figures = {
-                    "success (95 %)": str(line),
-                    "": "invalid" if result.invalid else mark if line.proven else "",
-                    "successes": f"{line.successes}/{line.episodes}",
-                    "ended by": line.ends,
-                }
-                cell = {"cell": _cell_name(plan, simulation, line)} if named else {}
-                yield {**labels, **cell, **figures}, "red" if result.invalid else "green" if line.proven else None
-                labels = {}
+            for line in _lines(plan.panel, results[place].outcomes):
+                mark = TableCell("invalid", style="bad") if results[place].invalid else TableCell("")
+                cell = _cell_name(plan, simulation, line) if named else None
+                yield _Row(*labels, cell, line, proven if line.proven and not results[place].invalid else mark)
+                labels = ("", "", "")
 
 
 def _lines(panel: Panel, outcomes: Outcomes) -> list[_Line]:
