@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from scipy.stats import binom
 
@@ -20,20 +18,10 @@ def test_the_chance_is_that_of_a_policy_that_fails_half_as_often_as_it_may(episo
         assert figure in str(prospects)
 
 
-@pytest.mark.parametrize(("target", "episodes"), [(0.9, 128), (0.9, 20), (0.99, 256), (0.75, 40)])
-def test_a_panel_with_less_than_even_chances_is_told_how_many_episodes_suffice(target: float, episodes: int) -> None:
-    prospects = Prospects.of(target, episodes)
-    assert prospects.chance < 0.5 and prospects.warning is not None
-    (enough,) = map(int, re.findall(r"(\d+) episodes", prospects.warning))
-    assert enough > episodes
-    assert Prospects.of(target, enough).chance >= 0.5
-    assert Prospects.of(target, enough).warning is None
-
-
 def test_a_target_of_every_episode_is_never_proven() -> None:
     prospects = Prospects.of(1.0, 256)
     assert prospects.chance == 0
-    assert prospects.warning is not None and "lower target" in prospects.warning
+    assert prospects.warning is not None and "a lower target" in prospects.warning
 
 
 def test_a_smaller_error_budget_asks_for_more() -> None:

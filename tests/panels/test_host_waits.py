@@ -192,9 +192,9 @@ def test_snapshots_of_random_streams_ask_only_the_gpu_in_use(monkeypatch: pytest
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: gpu[0].clone())
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: gpu.__setitem__(0, state))
-    before = GlobalStreams()
-    assert not before.moved()
+    before, watch = GlobalStreams(), DrawWatch()
+    assert not watch.drawn()
     gpu[0] = torch.ones(16, dtype=torch.uint8)
-    assert before.moved() == ["torch"]
+    assert watch.drawn() == ["torch"]
     GlobalStreams.from_data(before.to_data()).restore()
-    assert not before.moved() and not gpu[0].any()
+    assert not watch.drawn() and not gpu[0].any()

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 _EVEN = 0.5
 """Chance of a good policy below which a panel is worth a warning."""
 
-_STEP, _MOST_EPISODES = 32, 4096
-"""Numbers of episodes that are tried for a better panel: multiples of the first, below the second."""
-
 
 def task_panel(task: str, name: str | None, target: float | None = None) -> Panel:
     """Load the panel of a task, and check that the panel fits the task.
@@ -74,7 +71,6 @@ class Prospects:
     chance: float
     """Probability that this policy passes."""
     target: float
-    error_budget: float
 
     @classmethod
     def of(cls, target: float, episodes: int, error_budget: float = ERROR_BUDGET) -> Self:
@@ -87,7 +83,7 @@ class Prospects:
         """
         rule, good = VerdictRule(target, error_budget), (1 + target) / 2
         chance = rule.first_pass_chance(good, episodes)
-        return cls(rule.first_needs(episodes), episodes, good, chance, target, error_budget)
+        return cls(rule.first_needs(episodes), episodes, good, chance, target)
 
     def __str__(self) -> str:
         """Return a line for people."""
@@ -101,16 +97,10 @@ class Prospects:
         """Advice for a panel with less than even chances; ``None`` for others."""
         if self.chance >= _EVEN:
             return None
-        enough = next(
-            (
-                more
-                for more in range(_STEP, _MOST_EPISODES, _STEP)
-                if more > self.episodes and Prospects.of(self.target, more, self.error_budget).chance >= _EVEN
-            ),
-            None,
+        return (
+            f"with less than {percent(_EVEN, 0)}, most good policies need several panels: more episodes, or a lower "
+            "target, would be better"
         )
-        what = "a lower target" if enough is None else f"{enough} episodes"
-        return f"with less than {percent(_EVEN, 0)}, most good policies need several panels: {what} would be better"
 
 
 def require_takeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:

@@ -307,8 +307,8 @@ class Instead:
 
 def _call_draws(call: Callable[[], Any]) -> bool:
     """Tell whether a call draws random numbers; restore the global streams after it."""
-    before = GlobalStreams()
+    before, watch = GlobalStreams(), DrawWatch()
     call()
-    drew = bool(before.moved())
+    drew = bool(watch.drawn())
     before.restore()
     return drew

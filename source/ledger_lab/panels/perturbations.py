@@ -10,13 +10,9 @@ Reading panels needs neither torch nor Isaac Lab; the methods that change a simu
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -51,8 +47,7 @@ KINDS: dict[str, type[Perturbation]] = {}
 """Every kind of perturbation, by its name in panel files."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Perturbation:
+class Perturbation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One perturbation of a cell. The fields of a subclass are the parameters of a kind in panel files.
 
     The methods are called with the slots of the cell. What a perturbation keeps of them is in
@@ -62,11 +57,10 @@ class Perturbation:
     kind: ClassVar[str]
     """Name in panel files."""
 
-    def __init_subclass__(cls, kind: str = "") -> None:
+    def __init_subclass__(cls) -> None:
         """Make a kind known."""
-        if kind:
-            cls.kind = kind
-            KINDS[kind] = cls
+        if "kind" in vars(cls):
+            KINDS[cls.kind] = cls
 
     @classmethod
     def read(cls, where: str, given: Mapping[str, Any]) -> Perturbation:
@@ -79,10 +73,6 @@ class Perturbation:
         Raises:
             UserError: If a parameter is unknown, missing, or has a wrong value.
         """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in given:
-            if name not in known:
-                raise UserError(f"{where}: {cls.kind} has no {name!r}: {nearest(name, known)}")
         ranges = {name: [value, value] if isinstance(value, int | float) else value for name, value in given.items()}
         try:
             return msgspec.convert(ranges, cls)
@@ -95,14 +85,14 @@ class Perturbation:
         Raises:
             ValueError: If there is one.
         """
-        for name, value in vars(self).items():
+        for name, value in msgspec.structs.asdict(self).items():
             if isinstance(value, tuple) and value[0] > value[1]:
                 raise ValueError(f"{name} is [{value[0]}, {value[1]}]: put the lower number first")
 
     def plain(self) -> dict[str, Any]:
         """Return the parameters as JSON values."""
-        params = dataclasses.asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
         """Check that the task has what is perturbed, and set hooks if they are needed.
@@ -152,8 +142,7 @@ def read_perturbations(where: str, table: Mapping[str, Any]) -> tuple[Perturbati
     return tuple(KINDS[kind].read(where, given) for kind, given in table.items())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Physical(Perturbation, ABC):
+class Physical(Perturbation, frozen=True):
     """A physical parameter with a value per slot. One number is drawn for each; see :meth:`write`."""
 
     neutral: ClassVar[float] = 1.0
@@ -168,7 +157,6 @@ class Physical(Perturbation, ABC):
         values = own.spread(own.constant(getattr(self, self.drawn), self.width), self.neutral)
         yield partial(self.write, own.physical, values if self.width > 1 else values[:, 0])
 
-    @abstractmethod
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Apply values to the slots.
 
@@ -176,15 +164,16 @@ class Physical(Perturbation, ABC):
             physical: The parameters of the slots.
             values: Shape (slots,), or (slots, :attr:`width`), on the host.
         """
+        raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mass(Physical, kind="mass"):
+class Mass(Physical, frozen=True):
     """Scales masses and inertias of bodies."""
 
+    kind = "mass"
+    scale: Positive
     asset: str = "robot"
     bodies: str = ".*"
-    scale: Positive
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale them."""
@@ -196,16 +185,16 @@ class Mass(Physical, kind="mass"):
             physical.scale(f"{self.asset}/{what}", table, columns, values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CenterOfMass(Physical, kind="center_of_mass"):
+class CenterOfMass(Physical, frozen=True):
     """Moves centers of mass of bodies, in their frames [m]."""
 
+    kind = "center_of_mass"
     neutral = 0.0
     drawn = "offset_m"
     width = 3
+    offset_m: Range
     asset: str = "robot"
     bodies: str = ".*"
-    offset_m: Range
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Move them."""
@@ -221,8 +210,7 @@ class CenterOfMass(Physical, kind="center_of_mass"):
         physical.change(f"{self.asset}/center_of_mass", table, (values != 0.0).any(dim=-1), shift)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Friction(Physical, kind="friction"):
+class Friction(Physical, frozen=True):
     """Scales the friction of contacts of bodies, static and dynamic.
 
     MuJoCo uses the larger coefficient of two shapes in contact, or only that of the shape with the higher priority. So
@@ -231,9 +219,10 @@ class Friction(Physical, kind="friction"):
     coefficients as the materials specify, for all bodies of an asset; its ground is not changed.
     """
 
+    kind = "friction"
+    scale: NotNegative
     asset: str = "robot"
     bodies: str = ".*"
-    scale: NotNegative
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale it."""
@@ -257,15 +246,15 @@ class Friction(Physical, kind="friction"):
             physical.scale("ground/friction", ground, [0], values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class JointFriction(Physical, kind="joint_friction"):
+class JointFriction(Physical, frozen=True):
     """Adds dry friction to joints [N or N m]. For MuJoCo-Warp, each such joint is one more constraint (``njmax``)."""
 
+    kind = "joint_friction"
     neutral = 0.0
     drawn = "add"
+    add: NotNegative
     asset: str = "robot"
     joints: str = ".*"
-    add: NotNegative
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Add it."""
@@ -281,16 +270,16 @@ class JointFriction(Physical, kind="joint_friction"):
             physical.change(f"{self.asset}/{kind}", table, values != 0.0, add)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActuatorStrength(Physical, kind="actuator_strength"):
+class ActuatorStrength(Physical, frozen=True):
     """Scales gains and largest efforts of motors, and the efforts that the task commands.
 
     The engines limit the efforts of motors that follow positions and velocities, but not those that are commanded.
     """
 
+    kind = "actuator_strength"
+    scale: Positive
     asset: str = "robot"
     joints: str = ".*"
-    scale: Positive
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale them."""
@@ -312,13 +301,13 @@ class ActuatorStrength(Physical, kind="actuator_strength"):
         physical.scale(f"{self.asset}/effort", table, columns, values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActuatorDamping(Physical, kind="actuator_damping"):
+class ActuatorDamping(Physical, frozen=True):
     """Scales the damping of motors."""
 
+    kind = "actuator_damping"
+    scale: NotNegative
     asset: str = "robot"
     joints: str = ".*"
-    scale: NotNegative
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale it."""
@@ -327,10 +316,10 @@ class ActuatorDamping(Physical, kind="actuator_damping"):
         physical.scale_motors(self.kind, self.asset, self.joints, DAMPING, values)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GravityTilt(Perturbation, kind="gravity_tilt"):
+class GravityTilt(Perturbation, frozen=True):
     """Tilts gravity into a random direction, as if the slot stood on a slope."""
 
+    kind = "gravity_tilt"
     angle_rad: NotNegative
 
     def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
@@ -360,10 +349,10 @@ class GravityTilt(Perturbation, kind="gravity_tilt"):
         physical.change("gravity", gravity_table(physical.base), angles != 0.0, tilt)
 
 
-@dataclass(frozen=True, kw_only=True)
-class InitialState(Perturbation, kind="initial_state"):
+class InitialState(Perturbation, frozen=True):
     """Scales the distance of initial states from the defaults."""
 
+    kind = "initial_state"
     scale: NotNegative
 
     def draw(self, own: CellSlots) -> Iterator[Callable[[], None]]:
@@ -399,10 +388,10 @@ class InitialState(Perturbation, kind="initial_state"):
             robot.write_joint_velocity_to_sim_index(velocity=rest + scale * (velocity - rest), env_ids=ids.int())
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActionDelay(Perturbation, kind="action_delay"):
+class ActionDelay(Perturbation, frozen=True):
     """Delays actions by whole environment steps."""
 
+    kind = "action_delay"
     steps: Steps
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
@@ -429,10 +418,10 @@ class ActionDelay(Perturbation, kind="action_delay"):
         return history[own.kept["delay"], torch.arange(len(actions), device=actions.device)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ControlLatency(Perturbation, kind="control_latency"):
+class ControlLatency(Perturbation, frozen=True):
     """Delays actions by physics steps, on their way to the motors."""
 
+    kind = "control_latency"
     physics_steps: Steps
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
@@ -490,10 +479,10 @@ class ControlLatency(Perturbation, kind="control_latency"):
         own.kept["fresh"].index_fill_(0, own.there(begun), True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservationNoise(Perturbation, kind="observation_noise"):
+class ObservationNoise(Perturbation, frozen=True):
     """Adds noise to observations, of a standard deviation for each term."""
 
+    kind = "observation_noise"
     std: PerTerm
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
@@ -507,10 +496,10 @@ class ObservationNoise(Perturbation, kind="observation_noise"):
             own.add(observations, place, std * noise)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservationBias(Perturbation, kind="observation_bias"):
+class ObservationBias(Perturbation, frozen=True):
     """Adds a constant to observations, up to a largest value for each term."""
 
+    kind = "observation_bias"
     range: PerTerm
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
@@ -530,27 +519,24 @@ class ObservationBias(Perturbation, kind="observation_bias"):
             own.add(observations, place, bias)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Push(Perturbation, kind="push"):
+class Push(Perturbation, frozen=True):
     """Adds a velocity at intervals, to joints or to the root in the plane of the ground."""
 
-    asset: str = "robot"
-    joints: str = ""
+    kind = "push"
     velocity: Range
     interval_s: Positive
+    asset: str = "robot"
+    joints: str = ""
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
         """Refuse a push of what the asset doesn't have."""
-        scene = own.base.scene
-        entities = {**scene.articulations, **scene.rigid_objects}
-        if self.asset not in entities:
-            raise UserError(f"push: the scene has no {self.asset!r}: {nearest(self.asset, entities)}")
-        asset = entities[self.asset]
-        if not self.joints and getattr(asset, "is_fixed_base", False):
+        from ledger_lab.panels.physical import entity_of, indices_of
+
+        asset = entity_of(self.asset, {**own.base.scene.articulations, **own.base.scene.rigid_objects})
+        if self.joints:
+            indices_of(asset.find_joints, self.joints, self.asset, asset.joint_names)
+        elif getattr(asset, "is_fixed_base", False):
             raise UserError(f"push: {self.asset!r} is fixed to the world, so its base cannot be pushed: give joints")
-        names = getattr(asset, "joint_names", [])
-        if self.joints and not any(re.fullmatch(self.joints, name) for name in names):
-            raise UserError(f"push: {self.asset!r} has no joint {self.joints!r}: {nearest(self.joints, names)}")
         own.kept["left_s"] = own.zeros()
 
     def start(self, own: CellSlots, begun: NDArray[np.int64]) -> None:

@@ -362,24 +362,24 @@ class PhysicalParameters:
     def bodies(self, kind: str, asset: str, names: str) -> tuple[Any, list[int]]:
         """Return an asset, and the indices of its bodies that a regular expression names."""
         self.require(kind, "ovphysx")
-        entity = _entity(asset, {**self.base.scene.articulations, **self.base.scene.rigid_objects})
-        return entity, _indices(entity.find_bodies, names, asset, entity.body_names)
+        entity = entity_of(asset, {**self.base.scene.articulations, **self.base.scene.rigid_objects})
+        return entity, indices_of(entity.find_bodies, names, asset, entity.body_names)
 
     def joints(self, kind: str, asset: str, names: str) -> tuple[Any, list[int]]:
         """Return an articulation, and the indices of its joints that a regular expression names."""
         self.require(kind, "ovphysx")
-        entity = _entity(asset, self.base.scene.articulations)
-        return entity, _indices(entity.find_joints, names, asset, entity.joint_names)
+        entity = entity_of(asset, self.base.scene.articulations)
+        return entity, indices_of(entity.find_joints, names, asset, entity.joint_names)
 
 
-def _entity(asset: str, entities: Mapping[str, Any]) -> Any:
+def entity_of(asset: str, entities: Mapping[str, Any]) -> Any:
     """Return an asset of the scene."""
     if asset not in entities:
         raise UserError(f"nothing in the scene that can be perturbed is named {asset!r}: {nearest(asset, entities)}")
     return entities[asset]
 
 
-def _indices(find: Callable[[str], Any], names: str, asset: str, known: list[str]) -> list[int]:
+def indices_of(find: Callable[[str], Any], names: str, asset: str, known: list[str]) -> list[int]:
     """Return the indices of bodies or joints; shorten Isaac Lab's error to one line."""
     try:
         indices, _ = find(names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.panel import Panel
@@ -27,10 +27,10 @@ _COMPARED = {
     "ended_by": "its end",
     "steps": "its length",
     "success_any": "its success at the best moment",
-    "fingerprint": "its observations",
 }
-"""Columns of the outcomes that must repeat, and what a message calls them. The return need not: a curriculum may change
-the weights of rewards."""
+"""Columns of the outcomes that must repeat, besides the fingerprint, and what a message calls them.
+
+The return need not repeat: a curriculum may change the weights of rewards."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,16 @@ class Played:
 
     panel: Panel
     policy: Policy
-    outcomes: Outcomes
-    starts: Mapping[str, Sequence[int]]
-    """Hashes of what each episode started with, by the name of the quantity."""
+    ended_by: Sequence[str]
+    quantities: Mapping[str, Sequence[Any]]
+    """What must repeat, as a message calls it, in order: a value per episode."""
+
+    @classmethod
+    def of(cls, panel: Panel, policy: Policy, outcomes: Outcomes, starts: Mapping[str, Sequence[int]]) -> Self:
+        """Return what must repeat of outcomes, and of hashes of what each episode started with, by their names."""
+        told = {f"its start: {name}": hashes for name, hashes in starts.items()}
+        told |= {words: getattr(outcomes, column) for column, words in _COMPARED.items()}
+        return cls(panel, policy, outcomes.ended_by, told | {"its observations": outcomes.fingerprint})
 
 
 def least_replays(env_cfg: ManagerBasedRLEnvCfg) -> int:
@@ -120,34 +127,27 @@ class ReplaySlots:
         """
         place, episodes = self._panels % len(policies), len(panel.episodes)
         rows = slice(place * episodes, (place + 1) * episodes)
-        own = {name: hashes[rows] for name, hashes in starts.items()}
-        now = Played(panel, policies[place], outcomes[place], own)
-        replayed = {name: hashes[-self.count :] for name, hashes in starts.items()}
-        found = self._difference(self._before or now, replayed, replays)
+        now = Played.of(panel, policies[place], outcomes[place], {name: each[rows] for name, each in starts.items()})
+        before = self._before or now
+        replayed = {name: each[-self.count :] for name, each in starts.items()}
+        found = self._difference(before, Played.of(before.panel, before.policy, replays, replayed))
         self._before = now
         self._panels += 1
         return found
 
-    def _difference(self, played: Played, starts: Mapping[str, Sequence[int]], replays: Outcomes) -> str | None:
+    def _difference(self, before: Played, replays: Played) -> str | None:
         """Describe the first replay that differs from what was played; ``None`` if none does."""
         for slot, episode in enumerate(self.chosen):
-            ends = (played.outcomes.ended_by[episode], replays.ended_by[slot])
-            if CAPACITY in ends:
+            if CAPACITY in (before.ended_by[episode], replays.ended_by[slot]):
                 continue  # invalid for a reason of its own
-            what = next((name for name, each in starts.items() if each[slot] != played.starts[name][episode]), None)
-            if what is None:
-                for column, words in _COMPARED.items():
-                    then, now = getattr(played.outcomes, column)[episode], getattr(replays, column)[slot]
-                    if then != now:
-                        what = words if column == "fingerprint" else f"{words} ({then}, then {now})"
-                        break
-            else:
-                what = f"its start: {what}"
-            if what is not None:
-                cell, seed = played.panel.episodes[episode]
-                when = "at the same time" if self._before is None else "in the panel before"
-                return (
-                    f"episode {seed} of cell {cell!r} was played {when}, and replayed with the same policy in another "
-                    f"slot: the two differ in {what}"
-                )
+            for what, values in before.quantities.items():
+                then, now = values[episode], replays.quantities[what][slot]
+                if then != now:
+                    cell, seed = before.panel.episodes[episode]
+                    when = "at the same time" if self._before is None else "in the panel before"
+                    return (
+                        f"episode {seed} of cell {cell!r} was played {when}, and replayed with the same policy in "
+                        f"another slot: the two differ in {what}"
+                        + (f" ({then}, then {now})" if what in _COMPARED.values() else "")
+                    )
         return None

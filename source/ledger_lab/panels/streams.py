@@ -234,17 +234,6 @@ class GlobalStreams:
         streams._numpy, streams._python = (name, keys.numpy().astype(np.uint32), *rest), data["python"]
         return streams
 
-    def moved(self) -> list[str]:
-        """Return the libraries that have drawn random numbers since the snapshot."""
-        numpy_now: Any = np.random.get_state()
-        same_numpy = np.array_equal(numpy_now[1], self._numpy[1]) and numpy_now[2:] == self._numpy[2:]
-        still = {
-            "torch": all(map(torch.equal, _torch_state(), self._torch)),
-            "numpy.random": same_numpy,
-            "Python's random": random.getstate() == self._python,
-        }
-        return [name for name, same in still.items() if not same]
-
     def restore(self) -> None:
         """Restore the streams."""
         _restore_torch(self._torch)
@@ -263,14 +252,14 @@ def drawing_with_torch(what: str, *, naming: bool = False) -> Iterator[None]:
     Raises:
         UserError: If another library drew numbers.
     """
-    before = GlobalStreams()
+    watch = DrawWatch()
     try:
         yield
     except UserError as error:
         if naming:
             raise UserError(f"{what}: {error}") from error
         raise
-    if others := " and ".join(name for name in before.moved() if name != "torch"):
+    if others := " and ".join(name for name in watch.drawn() if name != "torch"):
         raise UserError(f"{what} draws from {others}, which cannot be seeded per environment: let it draw with torch")
 
 

@@ -77,7 +77,9 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     runs = {checkpoint.run_id: checkpoint.run for checkpoint in found}
     declared = [run.declared for run in runs.values()]
     first = declared[0]
-    _require_one_task(declared)
+    for run in declared:
+        require_task(run.task, run.rl_library, run.agent)
+        _require_same_episodes(first, run)
     panel = _panel(request, declared)
     flags = request.launcher_args(device)
 
@@ -86,7 +88,6 @@ def plan_evaluation(request: EvaluateRequest) -> EvaluationPlan:
     env_cfg, ground = copy.deepcopy(configs[first.run_id][0]), declared_ground(first.panel_fields)
     simulations = [_simulation(first, "", env_cfg, ground, panel, flags, request)]
     for run in declared:
-        _require_same_episodes(first, run)
         _require_declared_panel(run, panel, simulations[0].identity)
     for name in request.sim:
         ground, asked = _simulation_overrides(name, simulations[0].ground)
@@ -131,17 +132,6 @@ def _named(request: EvaluateRequest) -> list[FoundCheckpoint]:
             f"--versus {request.versus}: {other.saved.path} is the same checkpoint: name another checkpoint"
         )
     return [one, other]
-
-
-def _require_one_task(runs: Sequence[RunDeclared]) -> None:
-    """Refuse runs of different tasks, because a panel belongs to one task."""
-    for run in runs:
-        if run.task != runs[0].task:
-            raise UserError(
-                f"runs {runs[0].run_id} and {run.run_id} were trained on different tasks ({runs[0].task} and "
-                f"{run.task}), and a panel belongs to one task: score the runs one by one"
-            )
-        require_task(run.task, run.rl_library, run.agent)
 
 
 def _panel(request: EvaluateRequest, runs: Sequence[RunDeclared]) -> Panel:
@@ -257,10 +247,12 @@ def _require_declared_panel(run: RunDeclared, panel: Panel, identity: PanelIdent
 
 
 def _require_same_episodes(first: RunDeclared, other: RunDeclared) -> None:
-    """Refuse runs that were trained in different simulations, because their held-out episodes differ."""
-    ours, theirs = ({name: run.panel_fields.get(name) for name in _SIMULATED} for run in (first, other))
+    """Refuse runs of different tasks or simulations, because their held-out episodes differ."""
+    ours, theirs = (
+        {"task": run.task} | {name: run.panel_fields.get(name) for name in _SIMULATED} for run in (first, other)
+    )
     if differences := few_differences(ours, theirs):
         raise UserError(
-            f"runs {first.run_id} and {other.run_id} were trained in different simulations, so the panel is not the "
-            f"same for both: {differences}. Score the runs one by one"
+            f"runs {first.run_id} and {other.run_id} were trained on different tasks or in different simulations, so "
+            f"the panel is not the same for both: {differences}. Score the runs one by one"
         )
