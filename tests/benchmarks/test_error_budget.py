@@ -12,7 +12,6 @@ from benchmarks.error_budget import CHAINS, CHOICES, bench_error_budget, examine
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.verdict import VerdictRule
-from tests.conftest import benchmark
 
 RULE = VerdictRule(0.9)
 CUT = "panels cut after their outcomes are seen"
@@ -49,11 +48,11 @@ def test_sizes_that_are_chosen_before_outcomes_are_known_do_not_matter(choice: s
     assert exceeds(found.false_passes, found.runs) == (choice == CUT)
 
 
-def test_the_script_prints_and_writes_every_count(tmp_path: Path) -> None:
-    finished = benchmark("error_budget", "--runs", "20", "--json", tmp_path / "budget.json")
-    assert finished.returncode == 0, finished.stderr
+def test_the_script_prints_and_writes_every_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_error_budget(["--runs", "20", "--json", str(tmp_path / "budget.json")]) == 0
+    printed = capsys.readouterr().out
     for word in ("proves its first target", "5 % allowed", "random sizes", "new error budgets"):
-        assert word in finished.stdout
+        assert word in printed
     content = json.loads((tmp_path / "budget.json").read_text())
     assert (len(content["chains"]), len(content["sizes"])) == (8 * len(CHAINS), len(CHOICES))
 

@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.evaluators import bench_evaluators, examine, run_vectorized
 from ledger_lab.errors import UserError
-from tests.conftest import benchmark
 
 
 def test_a_free_environment_runs_the_next_seed() -> None:
@@ -43,11 +42,11 @@ def test_every_evaluator_is_exact_for_a_constant_policy(success: float) -> None:
     assert {finding.max_error for finding in found} == {0.0}
 
 
-def test_the_script_prints_and_writes_every_evaluator(tmp_path: Path) -> None:
-    finished = benchmark("evaluators", "--panels", "2", "--json", tmp_path / "evaluators.json")
-    assert finished.returncode == 0, finished.stderr
+def test_the_script_prints_and_writes_every_evaluator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_evaluators(["--panels", "2", "--json", str(tmp_path / "evaluators.json")]) == 0
+    printed = capsys.readouterr().out
     for word in ("num_envs", "1024", "first N finished", "each seed once", "+0.0 ± 0.0"):
-        assert word in finished.stdout
+        assert word in printed
     assert len(json.loads((tmp_path / "evaluators.json").read_text())["findings"]) == 32
 
 

@@ -21,7 +21,6 @@ from benchmarks.verdict import (
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.verdict import VerdictRule
-from tests.conftest import benchmark
 
 RULE = VerdictRule(0.9)
 PASSES_AT_88 = sum(comb(256, k) * 0.88**k * 0.12 ** (256 - k) for k in range(231, 257))
@@ -134,11 +133,11 @@ def test_the_interval_of_a_proven_policy_holds_its_success_although_the_pass_sel
     assert found.later_passes > 50 and found.later_covered / found.later_passes >= 0.95
 
 
-def test_the_script_prints_and_writes_every_scenario(tmp_path: Path) -> None:
-    finished = benchmark("verdict", "--runs", "20", "--json", tmp_path / "verdict.json")
-    assert finished.returncode == 0, finished.stderr
+def test_the_script_prints_and_writes_every_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench_verdict(["--runs", "20", "--json", str(tmp_path / "verdict.json")]) == 0
+    printed = capsys.readouterr().out
     for word in ("89.99 %", "naive", "rises in an S", "5 % allowed"):
-        assert word in finished.stdout
+        assert word in printed
     content = json.loads((tmp_path / "verdict.json").read_text())
     assert content["rule"]["target_success"] == 0.9
     assert content["rule"]["extension"] == 0.2
