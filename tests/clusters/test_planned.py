@@ -126,14 +126,16 @@ def test_a_node_without_a_home_gets_a_folder_for_caches(tmp_path: Path, monkeypa
 
 
 def test_a_node_without_the_folder_refuses_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="set log_root to a folder that all nodes share"):
+    with pytest.raises(
+        UserError, match="the nodes must see this folder, and have the version of LedgerLab that has submitted it"
+    ):
         carry_out(["slurm", str(tmp_path / "none"), "0", PLAN.sha256])
 
 
 def test_a_plan_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
     line = b'{"what":"s seed 1"}\n'
     (tmp_path / "plan.jsonl").write_bytes(line)
-    with pytest.raises(UserError, match="plan.jsonl is of another version of LedgerLab .*: use that"):
+    with pytest.raises(UserError, match="plan.jsonl can't be read .*the version of LedgerLab that has submitted it"):
         read_plan(tmp_path, hashlib.sha256(line).hexdigest())
 
 

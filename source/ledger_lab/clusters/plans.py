@@ -114,20 +114,14 @@ def read_plan(folder: Path, sha256: str) -> list[PlannedTraining]:
     """
     try:
         content = read_file(folder / PLAN)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{folder / PLAN} can't be read ({error}): the nodes must see this folder; set log_root to a folder that "
-            "all nodes share"
-        ) from error
-    if hashlib.sha256(content).hexdigest() != sha256:
-        raise UserError(
-            f"{folder / PLAN} was changed after its submission: restore it; or cancel the job that submission.json "
-            "names, and remove the folder"
-        )
-    try:
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise UserError(
+                f"{folder / PLAN} was changed after its submission: restore it; or cancel the job that submission.json "
+                "names, and remove the folder"
+            )
         return [msgspec.json.decode(line, type=PlannedTraining) for line in content.splitlines()]
-    except msgspec.MsgspecError as error:
+    except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise UserError(
-            f"{folder / PLAN} is of another version of LedgerLab ({error}): use that version; or cancel the job that "
-            "submission.json names, and remove the folder"
+            f"{folder / PLAN} can't be read ({error}): the nodes must see this folder, and have the version of "
+            "LedgerLab that has submitted it"
         ) from error

@@ -178,13 +178,8 @@ def _start(situation: Situation, number: int, before: Sequence[Trial], stored: S
             return Wait("the trainings under way may use up the budget")
         return End(f"the budget is used up in generation {number}: raise it")
     trial = next((each for each in stored if not each.runs), None) or _new_trial(situation, before)
-    return Start(
-        trial=trial.number,
-        values=trial.values,
-        seed=declaration.search_seeds[member_of(declaration, trial.number) - 1],
-        cap_s=cap_s if slowest_s is None else min(cap_s, _CAP_RATIO * slowest_s),
-        begins_with=trial.parent,
-    )
+    seed = declaration.search_seeds[member_of(declaration, trial.number) - 1]
+    return Start.of(trial, seed, cap_s if slowest_s is None else min(cap_s, _CAP_RATIO * slowest_s))
 
 
 def _new_trial(situation: Situation, before: Sequence[Trial]) -> Trial:

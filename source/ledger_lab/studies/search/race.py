@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from ledger_lab.studies.search.situation import Decision, End, Situation, Start, Wait
-from ledger_lab.studies.search.trials import STOCK, Outcome, Trial
+from ledger_lab.studies.search.trials import Outcome, Trial
 
 CAP_RATIO: Final = 2.0
 """Largest cap ÷ the incumbent's largest charge of a seed."""
@@ -87,7 +87,7 @@ def _stock(situation: Situation) -> Decision | None:
         cap_s = situation.share_s(len(missing))
         if cap_s <= 0:
             return End("the budget does not buy all seeds of the stock recipe: raise it")
-        return Start(trial=STOCK, values={}, seed=missing[0], cap_s=cap_s)
+        return Start.of(situation.stock, missing[0], cap_s)
     if not all(run.outcome.is_final for run in runs):
         return Wait("the stock recipe has not run all search seeds yet")
     return None
@@ -101,7 +101,7 @@ def _next_seed(situation: Situation, best: Trial) -> Start | None:
             continue
         cap = _cap(situation, best, situation.charges(trial), missing[0])
         if cap > 0:
-            return Start(trial=trial.number, values=trial.values, seed=missing[0], cap_s=situation.seconds(cap))
+            return Start.of(trial, missing[0], situation.seconds(cap))
     return None
 
 

@@ -29,6 +29,12 @@ class Start:
     begins_with: int | None = None
     """Trial whose last policy it begins with; ``None`` for random networks."""
 
+    @classmethod
+    def of(cls, trial: Trial, seed: int, cap_s: float | None, *, resumes: bool = False) -> Start:
+        """Return the start of a training of a trial."""
+        values, parent = trial.values, trial.parent
+        return cls(trial=trial.number, values=values, seed=seed, cap_s=cap_s, resumes=resumes, begins_with=parent)
+
 
 @dataclass(frozen=True)
 class Wait:
@@ -146,14 +152,7 @@ class Situation:
         for trial in self.trials:
             for run in trial.runs:
                 if run.outcome is Outcome.INTERRUPTED:
-                    return Start(
-                        trial=trial.number,
-                        values=trial.values,
-                        seed=run.seed,
-                        cap_s=run.cap_s,
-                        resumes=True,
-                        begins_with=trial.parent,
-                    )
+                    return Start.of(trial, run.seed, run.cap_s, resumes=True)
         return None
 
     def positions(self) -> dict[int, float]:
