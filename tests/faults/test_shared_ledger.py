@@ -28,8 +28,8 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger import journal as journal_module
 from ledger_lab.ledger.anchors import anchors_of
+from ledger_lab.ledger.liveness import may_still_write
 from ledger_lab.ledger.runs import Run
-from ledger_lab.ledger.silence import may_still_write
 from ledger_lab.ledger.storage import require_storage
 from ledger_lab.training.recording import RecordedPanel, record_run
 from tests.conftest import script

@@ -239,7 +239,7 @@ def test_rows_that_contradict_each_other_end_no_command_in_a_traceback(
 
 
 def test_a_line_with_the_right_hash_that_is_no_row_lies_behind_no_hole() -> None:
-    from ledger_lab.ledger.holes import may_lie_behind
+    from ledger_lab.ledger.content import may_lie_behind
 
     sound = encode_line(7, "2026-01-01T00:00:00.000+00:00", "ShutdownEnded", b"{}", GENESIS)
     assert may_lie_behind([sound])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ledger_lab.ledger import find_journals
-from ledger_lab.ledger.meters.memory_limits import usable_bytes
+from ledger_lab.ledger.control_groups import usable_bytes
 from ledger_lab.tasks.pretrained import shipped_checkpoint
 from tests.conftest import script
 from tests.fakes.plans import planned

@@ -22,7 +22,7 @@ from ledger_lab.files import new_file
 from ledger_lab.ledger import STATE_FILE, Run, StateSaved, Status
 from ledger_lab.ledger.cores import usable_cores
 from ledger_lab.ledger.find import find_run
-from ledger_lab.ledger.silence import may_still_write
+from ledger_lab.ledger.liveness import may_still_write
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.script import run_script
 from ledger_lab.training.launch.start import torchrun_argv, torchrun_environ, torchrun_nodes_argv

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ledger_lab.ledger.anchors import require_anchored
-from ledger_lab.ledger.content import JournalContent
+from ledger_lab.ledger.content import ARRIVES_WITHIN_NS, JournalContent
 from ledger_lab.ledger.declarations import RunDeclared
-from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS
 from ledger_lab.ledger.listing import LedgerDamageError
 from ledger_lab.ledger.rows import (
     AttemptStarted,

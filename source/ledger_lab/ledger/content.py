@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import stat
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,9 +21,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, Union, cast
 
 import msgspec
+import orjson
 
-from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_of_body, may_be_torn, what_is_wrong
-from ledger_lab.ledger.holes import ARRIVES_WITHIN_NS, begins_hole, may_lie_behind
+from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_matches, hash_of_body, may_be_torn, what_is_wrong
 from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError
 from ledger_lab.ledger.results import PanelResult
@@ -42,6 +43,15 @@ _AFTER_BODY = len(',"hash":"') + 64 + len('"}')
 
 _FIRST_TIME, _LAST_TIME = datetime(1970, 1, 1, tzinfo=UTC), datetime(2199, 12, 31, tzinfo=UTC)
 """Limits of a line's time. A machine without a clock starts in 1970. Valid times stay valid in local time."""
+
+ARRIVES_WITHIN_NS = 2 * 60 * 1_000_000_000
+"""Time after which every host sees what another host has written to a shared file system [ns]. NFS keeps attributes and
+names for up to 60 s, and Linux keeps written pages for up to 35 s."""
+
+_PAGE = 4096
+"""Smallest size of a page [B]; all larger sizes are multiples of it."""
+
+_ZEROS = re.compile(rb"\0+")
 
 _SAMPLES = (PhaseWindow, Telemetry, Tally)
 """Kinds with millions of rows: readers keep their sums."""
@@ -119,16 +129,6 @@ def open_journal(path: Path) -> Iterator[BinaryIO]:
             raise LedgerDamageError(path, 1, f"the compressed journal is damaged: {error}") from error
 
 
-class _Chunk(NamedTuple):
-    """Some hundred verified lines."""
-
-    lines: list[Line]
-    raw: list[bytes]
-    """The same lines as they are in the file, without their newlines."""
-    offset: int
-    """Offset of the first line [B]."""
-
-
 class _Verified:
     """Iterates over the verified lines of a journal. Its writer may still be writing."""
 
@@ -138,8 +138,10 @@ class _Verified:
         self.count = self.size = self.torn_bytes = 0
         self.last_hash = GENESIS
 
-    def __iter__(self) -> Iterator[_Chunk]:
-        """Yield the lines.
+    def __iter__(self) -> Iterator[tuple[list[Line], list[bytes]]]:
+        """Yield some hundred lines at a time, and the same lines as they are in the file, without their newlines.
+
+        While they are processed, :attr:`size` is the offset of the first of them [B].
 
         Raises:
             LedgerDamageError: If a line differs from what its writer wrote, or is missing.
@@ -156,11 +158,10 @@ class _Verified:
                     raise self._damage(f"the line has no end within {_LONGEST_LINE >> 20} MiB: no writer wrote it")
                 lines, error = self._verify(data[: len(data) - len(rest)], raw) if raw else ([], None)
                 if lines:
-                    chunk = _Chunk(lines, raw, self.size)
+                    yield lines, raw
                     self.count += len(lines)
                     self.size += sum(map(len, raw[: len(lines)])) + len(lines)
                     self.last_hash = lines[-1].hash
-                    yield chunk
                 if error is not None:
                     self._end_at_hole(error, raw[len(lines) :], rest, file)
                     return
@@ -237,6 +238,48 @@ def _whole(rest: bytes, file: BinaryIO) -> Iterator[bytes]:
     yield from iter(partial(lines.readline, _LONGEST_LINE), b"")
 
 
+def begins_hole(line: bytes, offset: int, sequence: int) -> bool:
+    """Tell whether a hole begins in a line: zeros up to the end of a page, after the beginning of the expected row.
+
+    A host sends the pages that it has written to a file server in any order. So other hosts may see later rows of a
+    journal before earlier rows, with zeros in between. The zeros disappear when all pages have arrived. If the host
+    goes down before that, they stay. No row contains a zero byte.
+
+    Args:
+        line: The line, or the bytes after the last newline.
+        offset: Its offset in the journal [B].
+        sequence: Index of the row that is expected there, from 0.
+    """
+    zeros = _ZEROS.search(line)
+    if zeros is None or not may_be_torn(line[: zeros.start()], sequence):
+        return False
+    return zeros.end() == len(line) or (offset + zeros.end()) % _PAGE == 0
+
+
+def may_lie_behind(lines: Iterable[bytes]) -> bool:
+    """Tell whether a writer whose host went down may have left these lines behind a hole.
+
+    A writer waits until each durable row is on disk before it writes another row. So at most the last row is durable.
+
+    Args:
+        lines: The lines after the one in which the hole begins; the last one may lack its newline.
+    """
+    ended = False
+    for line in lines:
+        if ended:
+            return False
+        if not line.endswith(b"\n") or b"\0" in line:
+            continue
+        if not hash_matches(line):
+            return False
+        try:
+            kind = KINDS[orjson.loads(line)["kind"]]
+        except (KeyError, TypeError, ValueError):  # no row of a journal, whatever its hash
+            return False
+        ended = kind.DURABLE
+    return True
+
+
 class Score(NamedTuple):
     """The checkpoint of a panel result, and where the result is: it is long, and read again when it is needed."""
 
@@ -268,7 +311,7 @@ class JournalContent:
     """Size of its rows [B]."""
     torn_bytes: int = 0
     """Bytes after the last complete row: of an unfinished line, which a killed writer may leave behind, or from a hole
-    on (:mod:`ledger_lab.ledger.holes`)."""
+    on (:func:`begins_hole`)."""
     first_hash: str = ""
     last_hash: str = GENESIS
     """Hash of the last row, which also covers all rows before it."""
@@ -295,7 +338,7 @@ class JournalContent:
 
     def stream(self) -> Iterator[tuple[Row, datetime]]:
         """Yield all its rows with their times, in order; few of them are in memory at a time."""
-        lines = chain.from_iterable(chunk.lines for chunk in _Verified(self.path))
+        lines = chain.from_iterable(lines for lines, _ in _Verified(self.path))
         yield from ((line.data, line.time) for line in islice(lines, self.count))
 
     @property
@@ -353,8 +396,8 @@ class JournalContent:
 def _lines_of(path: Path, count: int, last_hash: str) -> list[Line]:
     """Read the first lines of a journal, the last of which must have a certain hash."""
     lines: list[Line] = []
-    for chunk in _Verified(path):
-        lines += chunk.lines
+    for more, _ in _Verified(path):
+        lines += more
         if len(lines) >= count:
             break
     if (lines[count - 1].hash if 0 < count <= len(lines) else GENESIS) != last_hash:
@@ -376,8 +419,8 @@ def read_journal(path: Path, *, summed: bool = True) -> JournalContent:
     content, verified = JournalContent(path=path), _Verified(path)
     windows, telemetry, others = content.windows, content.telemetry, content.others
     wall_ns = 0
-    for chunk in verified:
-        for index, line in enumerate(chunk.lines):
+    for lines, raw in verified:
+        for index, line in enumerate(lines):
             row: Any = line.data
             kind = type(row)
             if kind is PhaseWindow:
@@ -389,16 +432,16 @@ def read_journal(path: Path, *, summed: bool = True) -> JournalContent:
                 if summed:
                     telemetry.add(line.time, row)
             elif kind is PanelResult:
-                offset = chunk.offset + sum(map(len, chunk.raw[:index])) + index
-                length, named = len(chunk.raw[index]), (row.run_id, row.checkpoint, row.checkpoint_sha256)
-                content.scores.append(Score(*named, line.time, line.seq + 1, offset, length, line.hash))
+                offset = verified.size + sum(map(len, raw[:index])) + index
+                named = row.run_id, row.checkpoint, row.checkpoint_sha256
+                content.scores.append(Score(*named, line.time, line.seq + 1, offset, len(raw[index]), line.hash))
                 wall_ns = max(wall_ns, row.wall_ns)
             elif kind is not Tally:
                 others.setdefault(kind, []).append((row, line.time))
                 wall_ns = max(wall_ns, getattr(row, "wall_ns", 0))
         if not content.first_hash:
-            content.first_hash, content.first_time = chunk.lines[0].hash, chunk.lines[0].time
-        content.last_time = chunk.lines[-1].time
+            content.first_hash, content.first_time = lines[0].hash, lines[0].time
+        content.last_time = lines[-1].time
     content.count, content.size, content.torn_bytes = verified.count, verified.size, verified.torn_bytes
     content.last_hash, content.wall_ns = verified.last_hash, max(wall_ns, windows.wall_ns, telemetry.wall_ns)
     return content

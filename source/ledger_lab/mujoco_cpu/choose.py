@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.control_groups import usable_bytes
 from ledger_lab.ledger.cores import own_cores
-from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE, physics_choices
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import gymnasium as gym
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters.memory_limits import usable_bytes
+from ledger_lab.ledger.control_groups import usable_bytes
 from ledger_lab.off_policy.replay_memory import ReplayMemory, index_bytes
 from ledger_lab.tasks.recipes import Dialect
 from ledger_lab.tasks.recipes.settings import read_setting

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger.control_groups import usable_bytes
 from ledger_lab.ledger.cores import usable_cores
-from ledger_lab.ledger.meters.memory_limits import usable_bytes
 from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.columns import Type
 from ledger_lab.reports.ledger_tables import TABLES, Table

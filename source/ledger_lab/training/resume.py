@@ -24,10 +24,9 @@ from ledger_lab.ledger import (
     Status,
 )
 from ledger_lab.ledger.find import find_run
-from ledger_lab.ledger.liveness import is_alive
+from ledger_lab.ledger.liveness import file_system_time, is_alive, may_still_write, modified_s
 from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.ledger.runs import attempt_number, silence_limit
-from ledger_lab.ledger.silence import file_system_time, may_still_write, modified_s
 from ledger_lab.panels import RULE_VERSION, few_differences
 from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.training.request import TrainRequest

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ledger_lab.ledger.control_groups import cpu_quota
+from ledger_lab.ledger.control_groups import cpu_quota, memory_bytes
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.libraries import LIBRARIES
-from ledger_lab.ledger.meters.memory_limits import memory_bytes
 from ledger_lab.ledger.source import source_sha256
 
 _SIMULATION = ("ledger_lab", "isaaclab", "newton", "warp-lang", "mujoco", "mujoco-warp", "ovphysx", "torch")

@@ -133,18 +133,6 @@ class ProcessTree:
         )
 
 
-def available_bytes() -> int:
-    """Return the available memory of the host (``MemAvailable``) [B].
-
-    Raises:
-        OSError: If the kernel does not report it.
-    """
-    for line in _text("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    raise OSError("/proc/meminfo has no MemAvailable")
-
-
 def _stat(path: str) -> _Stat | None:
     """Read a ``stat`` file; ``None`` if its process or thread is gone."""
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ledger_lab.ledger import DeviceSample, EnergyReading, HostSample, Telemetry
-from ledger_lab.ledger.meters.memory_limits import usable_bytes
+from ledger_lab.ledger.control_groups import usable_bytes
 from ledger_lab.ledger.meters.process_tree import ProcessTree
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ledger_lab.ledger import Status
-from ledger_lab.ledger.control_groups import read_text
+from ledger_lab.ledger.control_groups import kill_counters, read_text
 from ledger_lab.ledger.endings import Terminated
-from ledger_lab.ledger.meters.memory_limits import kill_counters
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR
 
 ENDING = {

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status, SupervisionStarted, read_journal
-from ledger_lab.ledger.liveness import is_alive
+from ledger_lab.ledger.liveness import file_system_time, is_alive, modified_s
 from ledger_lab.ledger.runs import silence_limit, telemetry_path
-from ledger_lab.ledger.silence import file_system_time, modified_s
 
 _AGREED = (Status.COMPLETED, Status.TARGET_REACHED, Status.STOPPED, Status.INVALID, Status.LIMIT_REACHED)
 """Statuses that all processes reach together."""
