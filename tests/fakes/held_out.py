@@ -96,3 +96,18 @@ def _resolved(task: str, *overrides: str) -> Any:
     cfg, _ = resolve_configs(task, "rsl_rl", [*default, *overrides])
     cfg.sim.device = "cpu"
     return cfg
+
+
+def runtime(task: str, *overrides: str) -> Any:
+    """Return a fixture that starts what simulations of a task need, for all tests of a module."""
+
+    @pytest.fixture(scope="module", autouse=True)
+    def started() -> Iterator[None]:
+        from ledger_lab.tasks.registry import registered_tasks
+        from ledger_lab.training.runners.session import simulation_app
+
+        registered_tasks()
+        with simulation_app(task_cfg(task, *overrides), {"device": "cpu"}):
+            yield
+
+    return started

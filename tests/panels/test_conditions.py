@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import KINDS, read_perturbations
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import Trial, runtime, still, task_cfg
 from tests.panels.test_leaks import balance
 
 ROBUST = load_panel("cartpole_robust_v1")
@@ -20,14 +19,7 @@ SEEDS = tuple(range(5))
 SHORT = replace(ROBUST, seeds=SEEDS, episode_length_s=1.5, hold_s=0.5)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def trial(panel: Any, policy: Any = balance) -> Trial:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import torch
 
 from ledger_lab.panels import load_panel
-from tests.fakes.held_out import WARP, Trial, task_cfg
+from tests.fakes.held_out import WARP, Trial, runtime, task_cfg
 
 PANEL = replace(load_panel("ant_v1"), seeds=tuple(range(9)), episode_length_s=1.0)
 
@@ -34,14 +32,7 @@ def _random_network(seed: int) -> Any:
 TRIAL = Trial(PANEL, _random_network(1), _random_network(2), lambda: task_cfg("LedgerLab-Ant", WARP))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Ant", WARP), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Ant", WARP)
 
 
 def test_company_does_not_change_episodes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +14,13 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
 from tests.fakes.changing_cartpole import HeavyCartpole, changing
-from tests.fakes.held_out import WARP, Trial, still, task_cfg, thorough
+from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg, thorough
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(5)), episode_length_s=1.0, hold_s=0.5)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def trial(*changes: str, panel: Any = PANEL, physics: str = "physics=newton_mujoco") -> Trial:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from isaaclab.managers import CurriculumTermCfg
 from ledger_lab.errors import UserError
 from ledger_lab.panels import load_panel
 from tests.fakes.changing_cartpole import changing
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import Trial, runtime, still, task_cfg
 
 pytestmark = pytest.mark.thorough  # test_declared.py and test_leaks.py show the same on Newton
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(3)), episode_length_s=0.5, hold_s=0.1)
@@ -32,14 +31,7 @@ def cfg(*changes: str) -> Any:
     return found
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole", "physics=ovphysx"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole", "physics=ovphysx")
 
 
 def test_held_out_slots_keep_the_damping_that_is_declared() -> None:

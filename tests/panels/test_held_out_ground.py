@@ -13,7 +13,7 @@ import torch
 from benchmarks.ground import patches
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, load_panel
-from tests.fakes.held_out import WARP, Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg
 from tests.fakes.robots import ENGINES
 
 SEEDS = tuple(range(7))
@@ -51,14 +51,7 @@ def on_isaac_labs_terrain(**importer: Any) -> Any:
     return cfg
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg(PANEL.task), {"device": "cpu"}):
-        yield
+_runtime = runtime(PANEL.task)
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
-import pytest
 import torch
 
-from tests.fakes.held_out import task_cfg
+from tests.fakes.held_out import runtime, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
 TRAINING, HELD_OUT = 3, 4
@@ -49,14 +47,7 @@ class Recorder:
         return self.heard
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def test_hooks_report_events_of_held_out_slots_alone_until_they_are_removed() -> None:

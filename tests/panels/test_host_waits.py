@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from ledger_lab.panels.perturbations import read_perturbations
 from ledger_lab.panels.slots import first_held_out, with_training_at_once
 from ledger_lab.panels.streams import DrawWatch, GlobalStreams, OwnDraws, SlotStreams
 from ledger_lab.panels.transfers import to_device
-from tests.fakes.held_out import WARP, Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg
 from tests.fakes.host_waits import host_waits
 from tests.fakes.leaky_cartpole import leaky
 
@@ -38,14 +38,7 @@ PANEL = replace(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def busy() -> Any:

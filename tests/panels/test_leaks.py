@@ -7,7 +7,6 @@ beside other policies and training. Without the handling, they differ. What is r
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from isaaclab.managers import CurriculumTermCfg, ManagerTermBase
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, Panel, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
-from tests.fakes.held_out import WARP, Trial, still, task_cfg, thorough
+from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg, thorough
 from tests.fakes.leaky_cartpole import leaky
 
 SEEDS = tuple(range(7))
@@ -33,14 +32,7 @@ def balance(observations: Any) -> torch.Tensor:
     return observations["policy"] @ gains
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def trial(*leaks: str, panel: Panel = PANEL) -> Trial:

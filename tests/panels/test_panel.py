@@ -188,7 +188,7 @@ def test_cells_are_read_with_their_perturbations(tmp_path: Path) -> None:
     ("old", "new", "complaint"),
     [
         ("mass", "mas", "unknown perturbation 'mas': did you mean 'mass'"),
-        ("bodies =", "body =", "mass has no 'body'"),
+        ("bodies =", "body =", "mass: Object contains unknown field `body`"),
         (", scale = [1.2, 1.5]", "", "mass: Object missing required field `scale`"),
         ("[1.2, 1.5]", "[1.5, 1.2]", "mass: scale is .1.5, 1.2.: put the lower number first"),
         ("[1.2, 1.5]", "0", "mass: Expected `float` > 0.0 - at `..scale"),

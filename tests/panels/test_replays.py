@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
-from tests.fakes.held_out import Trial, still, task_cfg, thorough
+from tests.fakes.held_out import Trial, runtime, still, task_cfg, thorough
 from tests.fakes.lasting_cartpole import SUCCESS, lasting
 from tests.panels.test_leaks import balance
 
@@ -19,14 +18,7 @@ PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(7)), episode_length
 TRAINING = 5
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def play(trial: Trial, panels: int, training: int = TRAINING, before: int = 0) -> list[Any]:

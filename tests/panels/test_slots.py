@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from isaaclab.managers import TerminationTermCfg
 
 from ledger_lab.ledger import Outcomes
 from ledger_lab.panels import Cell, load_panel
-from tests.fakes.held_out import WARP, Trial, still, task_cfg
+from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), episode_length_s=3.0)
@@ -33,14 +32,7 @@ def trial(panel: Any = PANEL) -> Trial:
     return Trial(panel, balance, still, lambda: task_cfg("LedgerLab-Cartpole", WARP))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 @pytest.fixture(scope="module")

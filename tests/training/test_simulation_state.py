@@ -7,26 +7,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import torch
 
 from ledger_lab.panels import load_panel
 from ledger_lab.panels.view import TrainingView
-from tests.fakes.held_out import Trial, still, task_cfg
+from tests.fakes.held_out import Trial, runtime, still, task_cfg
 from tests.fakes.leaky_cartpole import leaky
 
 TRAINING = 6
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(4)), episode_length_s=1.5, hold_s=0.5)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _runtime() -> Iterator[None]:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.session import simulation_app
-
-    registered_tasks()
-    with simulation_app(task_cfg("LedgerLab-Cartpole"), {"device": "cpu"}):
-        yield
+_runtime = runtime("LedgerLab-Cartpole")
 
 
 def changing() -> Any:

@@ -121,11 +121,10 @@ class ParameterRows:
                 self._declared[name] = torch.where(_differs(rows, after), rows, before)
         self._shared = [(name, rows, rows.clone()) for name, rows in _shared_rows(base)]
         self._gravity = self._shared_gravity()
-        self._stale, self._training, self._noted = True, False, False
-        """Whether held-out slots have changed their own parameters since they were kept; whether a call for training
-        slots is running; and whether it has changed any parameters."""
+        self._writes, self._seen = 0, -1
+        """How often parameters have been written since :meth:`attach`, and how often when they were last kept."""
         self._told: set[int] = set()
-        """Flags of changes that the call has told Newton's solver about by itself."""
+        """Flags of changes that a call has told Newton's solver about by itself."""
 
     def attach(self, undo: ExitStack) -> None:
         """Watch for changes of parameters. Must come after other hooks of the solver.
@@ -137,24 +136,20 @@ class ParameterRows:
             for asset in _assets(self._base).values():
                 for _, writer, _ in _ASSET_TABLES:
                     if hasattr(asset, writer):
-                        replace_until(undo, asset, writer, self._noted_call(getattr(asset, writer)))
+                        replace_until(undo, asset, writer, self._counted(getattr(asset, writer)))
             return
         from isaaclab_newton.physics import NewtonManager
 
         manager, solver = NewtonManager, self._base.sim.physics_manager._solver
-        add, notify = vars(manager)["add_model_change"], solver.notify_model_changed
-
-        def add_and_note(cls: Any, change: int) -> None:
-            self._note()
-            add.__func__(cls, change)
+        add, notify = vars(manager)["add_model_change"].__func__, solver.notify_model_changed
 
         def notify_and_note(flags: int) -> None:
             if flags not in manager._model_changes:  # not by the next step of the manager
-                self._note()
+                self._writes += 1
                 self._told.add(flags)
             notify(flags)
 
-        replace_until(undo, manager, "add_model_change", classmethod(add_and_note))
+        replace_until(undo, manager, "add_model_change", classmethod(self._counted(add)))
         replace_until(undo, solver, "notify_model_changed", notify_and_note)
 
     def now(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -180,24 +175,21 @@ class ParameterRows:
 
         The host waits for the device only with engines other than Newton.
         """
-        if self._stale:
+        if self._writes != self._seen:
             self._take(self._model)
             for name, table in self._tables.items():
                 self._kept[name] = table.read()[self._first :].clone()
         self._take(self._assets)
-        self._stale, self._training, self._noted = False, True, False
         self._told.clear()
-        try:
-            yield
-        finally:
-            self._training = False
+        before = self._writes
+        yield
         self._put(self._assets)
-        if self._noted:
+        if self._writes != before:
             self._put(self._model)
             self._write_tables(self._kept)
         for flags in self._told:
             self._base.sim.physics_manager.add_model_change(flags)
-        self._stale = False
+        self._seen = self._writes
 
     def changed_for_all(self) -> list[str]:
         """Return the names of changed values that all slots share. The host waits for the device.
@@ -207,7 +199,7 @@ class ParameterRows:
         changed = [name for name, rows, before in self._shared if bool(_differs(rows, before).any())]
         if self._shared_gravity() != self._gravity:
             changed.append("gravity")
-        if not self._stale:
+        if self._writes == self._seen:
             model = [(each.name, each.rows()) for each in self._model]
             changed += [name for name, rows in model if bool(_differs(rows, self._kept[name]).any())]
         return changed
@@ -217,21 +209,14 @@ class ParameterRows:
         read = None if is_newton(self._base.cfg) else getattr(self._base.sim.physics_manager, "get_gravity", None)
         return None if read is None else tuple(read())
 
-    def _note(self) -> None:
-        """Note that a parameter has been written."""
-        if self._training:
-            self._noted = True
-        else:
-            self._stale = True
+    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that counts each call of another as a write."""
 
-    def _noted_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that notes each call of another."""
-
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            self._note()
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._writes += 1
             return call(*args, **kwargs)
 
-        return noted
+        return counted
 
     def _take(self, live: Sequence[_Live]) -> None:
         """Keep the values of rows."""
