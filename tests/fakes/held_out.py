@@ -78,6 +78,11 @@ class Trial:
         return outcomes
 
 
+def parameters(slots: Any) -> dict[str, torch.Tensor]:
+    """Return the physical parameters with which the held-out slots play now."""
+    return {name: rows.clone() for name, rows in slots._declared.parameters.now()}
+
+
 WARP = "physics=newton_mjwarp"
 """Choice of MuJoCo-Warp, for tests that are about it."""
 

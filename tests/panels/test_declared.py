@@ -14,7 +14,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
 from tests.fakes.changing_cartpole import HeavyCartpole, changing
-from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg, thorough
+from tests.fakes.held_out import WARP, Trial, parameters, runtime, still, task_cfg, thorough
 from tests.panels.test_leaks import balance
 
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(5)), episode_length_s=1.0, hold_s=0.5)
@@ -77,7 +77,7 @@ def test_what_an_environment_sets_after_it_has_been_built_belongs_to_the_task(mo
         slots.step(torch.zeros(3, 1))
         slots.step(torch.zeros(3, 1))
         solver = wp.to_torch(env.unwrapped.sim.physics_manager._solver.mjw_model.body_mass)
-        told = slots.parameters()["body_mass"].unflatten(0, (slots.count, -1))
+        told = parameters(slots)["body_mass"].unflatten(0, (slots.count, -1))
         assert (told[:, 0] == 3.0).all(), "the cart"
         assert torch.equal(solver[3:, -told.shape[1] :], told)
 
@@ -126,7 +126,7 @@ def test_a_cell_perturbs_what_an_event_has_drawn(mode: str) -> None:
             slots.begin([still])
             for _ in range(45):
                 slots.step(torch.zeros(0, 1))
-            found.append(slots.parameters())
+            found.append(parameters(slots))
             while not slots.idle:
                 slots.step(torch.zeros(0, 1))
     assert all(torch.equal(value, found[1][name]) for name, value in found[0].items()), "episodes leave nothing behind"

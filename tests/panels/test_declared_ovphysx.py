@@ -12,7 +12,7 @@ from isaaclab.managers import CurriculumTermCfg
 from ledger_lab.errors import UserError
 from ledger_lab.panels import load_panel
 from tests.fakes.changing_cartpole import changing
-from tests.fakes.held_out import Trial, runtime, still, task_cfg
+from tests.fakes.held_out import Trial, parameters, runtime, still, task_cfg
 
 pytestmark = pytest.mark.thorough  # test_declared.py and test_leaks.py show the same on Newton
 PANEL = replace(load_panel("cartpole_v1"), seeds=tuple(range(3)), episode_length_s=0.5, hold_s=0.1)
@@ -49,7 +49,7 @@ def test_held_out_slots_keep_the_damping_that_is_declared() -> None:
                 view.episode_length_buf[:] = view.max_episode_length - 1
                 view.step(torch.zeros(4, 1))
             found.append(
-                {name: slots.parameters()[name] for name in ("body_mass of 'robot'", "joint_damping of 'robot'")}
+                {name: parameters(slots)[name] for name in ("body_mass of 'robot'", "joint_damping of 'robot'")}
             )
             slots.outcomes()
         before, after = found

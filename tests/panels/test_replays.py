@@ -118,7 +118,7 @@ def test_contacts_that_the_engine_drops_beside_wild_slots_hide_no_change(monkeyp
 
     def drop_contacts(self: Any, *arguments: Any, wild: bool) -> Any:
         seen = played(self, *arguments, wild=wild)
-        dropped[0] = wild and arguments[2] > 0
+        dropped[0] = wild and arguments[0] > 0
         return {name: value + 1.0 for name, value in seen.items()} if dropped[0] else seen
 
     monkeypatch.setattr(Rehearsal, "_played", drop_contacts)

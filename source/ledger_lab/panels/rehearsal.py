@@ -83,16 +83,20 @@ _DEPENDS_ON: dict[tuple[_Different, ...], str] = {
 class Rehearsal:
     """Plays of the held-out episodes of one environment. Afterwards, the environment is as it was."""
 
-    def __init__(self, base: ManagerBasedRLEnv, first: int, cells: Sequence[str], success: object) -> None:
+    def __init__(
+        self, held_out: HeldOutSlots, base: ManagerBasedRLEnv, cells: Sequence[str], success: object, name: str
+    ) -> None:
         """Choose the slot of each episode in the second play. Call it before any hook is attached.
 
         Args:
+            held_out: The held-out slots.
             base: The environment, unwrapped.
-            first: The first held-out slot.
             cells: The cell of each held-out slot. Slots of different cells are never exchanged.
             success: The success function.
+            name: What a message calls it.
         """
-        self._base, self._first = base, first
+        self._held_out, self._success_name = held_out, name
+        self._base, self._first = base, (first := held_out.first)
         self._rows = slice(first, first + len(cells))
         self._slots = np.arange(len(cells))
         self._order, self._kept = _exchanged(cells)
@@ -107,38 +111,34 @@ class Rehearsal:
         self._overflowed = False
         """Whether the engine dropped contacts or constraints in the last pair of plays."""
 
-    def require_own_episodes(self, slots: HeldOutSlots, success_name: str) -> None:
+    def require_own_episodes(self) -> None:
         """Refuse a task whose episodes depend on more than their seeds. Training draws the same numbers after it.
-
-        Args:
-            slots: The held-out slots, attached.
-            success_name: What a message calls the success function.
 
         Raises:
             UserError: If two plays differ. The message names the first quantity that differs, the event that makes the
                 difference if one alone does, and what the episode depends on.
         """
         with self._left_as_it_was():
-            slots.start_slots(self._slots[:1])  # to refuse draws whose row count equals that of the slots by chance
+            self._held_out.start_slots(
+                self._slots[:1]
+            )  # to refuse draws whose row count equals that of the slots by chance
             # The first pair finds what terms remember since their first call, which the second play makes anew.
             for steps, forgets in ((0, True), (self._steps, False)):
-                differs = functools.partial(self._difference, slots, success_name, steps, forgets)
+                differs = functools.partial(self._difference, steps, forgets)
                 found = differs(_ALL)
                 if found is not None and self._overflowed:  # the engine drops contacts of other slots, too
-                    differs = functools.partial(self._difference, slots, success_name, 0, forgets)
+                    differs = functools.partial(self._difference, 0, forgets)
                     found = differs(_ALL)
                 if found is not None:
                     raise UserError(self._describe(found, differs))
 
-    def require_unchanged(self, slots: HeldOutSlots, success_name: str, count: int) -> None:
+    def require_unchanged(self, count: int) -> None:
         """Refuse episodes that are no longer those of :meth:`require_own_episodes`, before a panel begins.
 
         Replays don't find what changes only once before the first panel, nor what changes few episodes, such as a
         termination far from the start. Engines that don't repeat episodes bit for bit are not checked.
 
         Args:
-            slots: The held-out slots, attached.
-            success_name: What a message calls the success function.
             count: Number of slots, from the first, that still have the same episodes.
 
         Raises:
@@ -151,9 +151,9 @@ class Rehearsal:
         groups = (group if isinstance(group, dict) else {"": group} for group in self._base.obs_buf.values())
         inferred = any(each.is_inference() for group in groups for each in group.values())
         with torch.inference_mode(inferred), self._left_as_it_was():
-            now = self._played(slots, success_name, self._declared_steps, self._slots, wild=False)
+            now = self._played(self._declared_steps, self._slots, wild=False)
             changed = [name for name, value in now.items() if not same_numbers(value[:count], declared[name][:count])]
-            if slots.overflowed():  # what follows from the engine's steps proves nothing
+            if self._held_out.overflowed():  # what follows from the engine's steps proves nothing
                 changed = [name for name in changed if name.endswith(_AT_START)]
             found = next(iter(changed), None)
             if found is not None:
@@ -212,36 +212,32 @@ class Rehearsal:
             "with one row per environment"
         )
 
-    def _difference(
-        self, slots: HeldOutSlots, success_name: str, steps: int, forgets: bool, second: tuple[_Different, ...]
-    ) -> str | None:
+    def _difference(self, steps: int, forgets: bool, second: tuple[_Different, ...]) -> str | None:
         """Play the episodes twice; return the first quantity that differs."""
-        base, wild = self._base, "company" in second
+        base, slots, wild = self._base, self._held_out, "company" in second
         order = self._order if wild else self._slots
         if forgets:
             self._restore()
         slots.overflowed()  # forget what was before
-        expected = self._played(slots, success_name, steps, self._slots, wild=False)
+        expected = self._played(steps, self._slots, wild=False)
         self._overflowed = slots.overflowed()
         if not self._overflowed and steps >= self._declared_steps:
             self._declared, self._declared_steps = expected, steps
         if forgets:
             self._restore()
         else:
-            self._look_elsewhere(slots, success_name)
+            self._look_elsewhere()
         with other_surroundings(base, self._modules) if "surroundings" in second else nullcontext():
-            found = self._played(slots, success_name, steps, order, wild=wild)
+            found = self._played(steps, order, wild=wild)
         self._overflowed |= slots.overflowed()
         compared = np.flatnonzero(self._kept) if wild else self._slots
         rows, then = (torch.as_tensor(each, device=base.device) for each in (compared, order[compared]))
         same = same_numbers if self._bitwise else functools.partial(same_values, tolerance=_ROUNDING)
         return next((name for name, value in found.items() if not same(value[rows], expected[name][then])), None)
 
-    def _played(
-        self, slots: HeldOutSlots, success_name: str, steps: int, order: NDArray[np.int64], *, wild: bool
-    ) -> _Recording:
+    def _played(self, steps: int, order: NDArray[np.int64], *, wild: bool) -> _Recording:
         """Play episodes, and return what there was to see: at the start, in each step, and in scattered states."""
-        base, seen = self._base, _Recording()
+        base, slots, seen = self._base, self._held_out, _Recording()
         base.scene.write_data_to_sim()  # Isaac Lab publishes limits of joint velocities, which resets read, only here
         _write(base, self._before)  # scattered robots of training slots would take many times as long to simulate
         slots.start(order)
@@ -252,7 +248,7 @@ class Rehearsal:
 
         def compute_terminations() -> torch.Tensor:
             done: torch.Tensor = compute()
-            seen.note(when, self._judged(slots, success_name))
+            seen.note(when, self._judged())
             return torch.zeros_like(done)
 
         def apply_events(mode: str, **arguments: Any) -> None:
@@ -267,13 +263,13 @@ class Rehearsal:
                 slots.play(probes[step])
                 seen.note(when, itertools.chain(start_quantities(base, self._rows), self._observed()))
         _scatter(base, self._before, self._first, order, self._kept if wild else None)
-        seen.note(_FAR, self._look(slots, success_name))
+        seen.note(_FAR, self._look())
         return seen
 
-    def _judged(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    def _judged(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the success and the terminations of the step."""
         manager = self._base.termination_manager
-        yield success_name, slots.log.succeeds()[self._rows]
+        yield self._success_name, self._held_out.log.succeeds()[self._rows]
         for name in manager.active_terms:
             yield f"termination {name!r}", manager.get_term(name)[self._rows]
 
@@ -284,25 +280,24 @@ class Rehearsal:
             term = seen[place.part] if isinstance(place.part, str) else seen[..., place.part]
             yield f"observation {name!r}", term[self._rows]
 
-    def _look(self, slots: HeldOutSlots, success_name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    def _look(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Compute rewards, success, terminations and observations of the present state; yield all but the rewards."""
         base = self._base
         for name in base.reward_manager.active_terms:
             term = base.reward_manager.get_term_cfg(name)
             term.func(base, **term.params)
-        yield success_name, slots.log.succeeds()[self._rows]
+        yield self._success_name, self._held_out.log.succeeds()[self._rows]
         for kind, terms in (("termination", terminations(base)), ("observation", observations(base))):
             for name, term in terms:
                 yield f"{kind} {name!r}", term.func(base, **term.params)[self._rows]
 
-    def _look_elsewhere(self, slots: HeldOutSlots, success_name: str) -> None:
+    def _look_elsewhere(self) -> None:
         """Call all terms with states far from the start, late in an episode; twice, in case a term alternates."""
         base = self._base
         for _ in range(2):
             _scatter(base, self._before, self._first, self._order, self._kept)
             base.episode_length_buf.fill_(base.max_episode_length - 1)
-            for _ in self._look(slots, success_name):
-                pass
+            list(self._look())
 
     def _probes(self, steps: int, order: NDArray[np.int64], *, wild: bool) -> torch.Tensor:
         """Return the actions of all slots, which follow from the episode numbers; shape (steps, num_envs, actions)."""

@@ -123,7 +123,6 @@ class HeldOutSlots:
         self._policies: list[Policy | None] = [None] * places
         self._panel_taken = panel
         surplus = self.count - places * self._episodes
-        self._success_name = f"success function {panel.success_function!r}"
         self._exactness = exactness(self._base.cfg)
         self._replay_slots = ReplaySlots(panel, surplus if self._exactness == "bitwise" else 0)
         self._starts: dict[str, torch.Tensor] = {}
@@ -136,7 +135,8 @@ class HeldOutSlots:
         self._state: PanelState = "idle"
         self._checks_next = True
         """Whether the next panel is the first of the training."""
-        self._rehearsal = Rehearsal(self._base, self.first, self._cells(), self.log.success)
+        success_name = f"success function {panel.success_function!r}"
+        self._rehearsal = Rehearsal(self, self._base, self._cells(), self.log.success, success_name)
         self._hooks = Hooks(self._base, self.first)
         self._declared, self._ground = Declared(self._base, first), GroundWatch(self._base, first)
         self._intervals = IntervalTimers(self._base, self.first)
@@ -161,7 +161,7 @@ class HeldOutSlots:
                 undo.callback(self._capacity.detach)
             self._prepare()
             with self._rehearsing():
-                self._rehearsal.require_own_episodes(self, self._success_name)
+                self._rehearsal.require_own_episodes()
             self.start(self._all)
             self._ground.require_apart()
             self._declared.watch_parameters(undo)
@@ -188,7 +188,7 @@ class HeldOutSlots:
             self._panel_taken, self._checks_next = self._panel, False
             self._declared.require_kept()  # names what has changed, where it can
             with self._rehearsing():
-                self._rehearsal.require_unchanged(self, self._success_name, self.places * self._episodes)
+                self._rehearsal.require_unchanged(self.places * self._episodes)
         self._policies = [*policies, *[None] * (self.places - len(policies))]
         self._panel_taken = panel or self._panel
         self._state = "due"
@@ -253,14 +253,6 @@ class HeldOutSlots:
             return self._unequal
         steps = self.log.overflow_steps
         return f"the physics engine dropped contacts or constraints in {steps} steps: {self._capacity.advice()}"
-
-    def parameters(self) -> dict[str, torch.Tensor]:
-        """Return the physical parameters with which the held-out slots play now.
-
-        Returns:
-            Copies by name, with the rows of all held-out slots.
-        """
-        return {name: rows.clone() for name, rows in self._declared.parameters.now()}
 
     def outcomes(self) -> list[Outcomes]:
         """Return the outcomes of each policy's episodes, in the order of the policies."""
