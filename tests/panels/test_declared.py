@@ -95,7 +95,7 @@ def test_an_asset_with_an_order_of_its_own_keeps_what_is_declared() -> None:
 
 
 def test_gravity_of_all_environments_is_refused_before_a_training() -> None:
-    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.panels.checks import require_seedable
 
     require_seedable(changing(task_cfg("LedgerLab-Cartpole"), "gravity add at reset"))
     with pytest.raises(UserError, match="events.gravity .*all environments of ovphysx have the same gravity"):

@@ -102,7 +102,7 @@ def test_terms_of_all_environments_are_refused_by_name() -> None:
     from isaaclab.managers import EventTermCfg, ObservationTermCfg
     from isaaclab_tasks.core.lift.mdp.events import conditional_reset
 
-    from ledger_lab.panels.seedable import OF_ALL_ENVIRONMENTS, require_seedable
+    from ledger_lab.panels.checks import OF_ALL_ENVIRONMENTS, require_seedable
     from tests.fakes.held_out import task_cfg
 
     assert {f"{row['module']}:{row['term']}" for row in ROWS if row["handling"] == "refused"} == OF_ALL_ENVIRONMENTS

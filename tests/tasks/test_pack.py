@@ -36,7 +36,7 @@ def test_these_are_all() -> None:
 @pytest.mark.parametrize("task", PACK)
 def test_libraries_share_a_recipe_and_panels_keep_their_identity(task: str) -> None:
     from ledger_lab.ledger.libraries import LIBRARIES
-    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.panels.checks import require_seedable
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.adapter import load_adapter
     from ledger_lab.training.runners.configs import resolve_configs

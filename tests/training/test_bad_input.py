@@ -346,7 +346,7 @@ def test_a_panel_that_could_not_be_scored_is_refused_before_training(
 
 def test_tasks_with_episodes_that_a_seed_does_not_determine_are_refused() -> None:
     from ledger_lab.errors import UserError
-    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.panels.checks import require_seedable
     from ledger_lab.training.runners.configs import resolve_configs
 
     env_cfg, _ = resolve_configs("Isaac-Cartpole", "rsl_rl", [])
@@ -365,7 +365,7 @@ def test_scenes_whose_slots_differ_are_refused_by_name(kind: str) -> None:
     from isaaclab.cloner.cloner_strategies import sequential
 
     from ledger_lab.errors import UserError
-    from ledger_lab.panels.seedable import require_seedable
+    from ledger_lab.panels.checks import require_seedable
     from ledger_lab.training.runners.configs import resolve_configs
 
     layout = sequential(np.ones(2), 128)

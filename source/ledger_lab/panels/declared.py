@@ -22,8 +22,8 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.hooks import replace_until
+from ledger_lab.panels.memory import PrivateValues
 from ledger_lab.panels.parameter_rows import ParameterRows
-from ledger_lab.panels.private_values import PrivateValues
 from ledger_lab.panels.slot_events import OwnEvents
 from ledger_lab.panels.streams import SlotStreams
 from ledger_lab.panels.terms import observations, terminations

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ledger_lab.panels.private_values import PrivateValues
+from ledger_lab.panels.memory import PrivateValues
 from ledger_lab.panels.seeds import stream_key
 from ledger_lab.panels.streams import GlobalStreams, drawing_with_torch
 from ledger_lab.panels.terms import events
