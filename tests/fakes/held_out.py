@@ -95,8 +95,10 @@ def task_cfg(task: str, *overrides: str) -> Any:
 @functools.cache
 def _resolved(task: str, *overrides: str) -> Any:
     """Resolve a task's configuration, which takes 0.1 s."""
+    from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
 
+    registered_tasks()
     default = [] if any(each.startswith("physics=") for each in overrides) else ["physics=newton_mujoco"]
     cfg, _ = resolve_configs(task, "rsl_rl", [*default, *overrides])
     cfg.sim.device = "cpu"
@@ -108,10 +110,8 @@ def runtime(task: str, *overrides: str) -> Any:
 
     @pytest.fixture(scope="module", autouse=True)
     def started() -> Iterator[None]:
-        from ledger_lab.tasks.registry import registered_tasks
         from ledger_lab.training.runners.session import simulation_app
 
-        registered_tasks()
         with simulation_app(task_cfg(task, *overrides), {"device": "cpu"}):
             yield
 
