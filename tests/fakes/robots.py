@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -152,7 +153,7 @@ def robust(name: str) -> Panel:
 
 def _early(part: Perturbation) -> Perturbation:
     """Return a perturbation that comes within a fifth of a second, if it comes at intervals."""
-    return replace(part, interval_s=(0.1, 0.2)) if isinstance(part, Push) else part
+    return msgspec.structs.replace(part, interval_s=(0.1, 0.2)) if isinstance(part, Push) else part
 
 
 @dataclass(frozen=True)
