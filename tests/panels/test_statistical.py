@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ledger_lab.panels import compare_paired, load_panel
 from ledger_lab.panels.physics import exactness
 from tests.fakes.held_out import Trial, runtime, still, task_cfg
