@@ -75,10 +75,7 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
         try:
             connection.execute(f"SET memory_limit = '{limit // 1024} KiB'")
             connection.execute(f"SET threads = {threads}")
-            try:
-                statements = connection.extract_statements(sql)
-            except duckdb.Error as error:
-                raise UserError(f"query: {_in_one_line(error)}") from error
+            statements = connection.extract_statements(sql)
             reading = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
             if len(statements) != 1 or statements[0].type not in reading:
                 raise UserError(
@@ -88,18 +85,16 @@ def query(contents: Contents, sql: str, memory_bytes: int | None = None) -> Answ
             fill(connection, contents, _mentioned(sql))
             for setting in _SEALED:
                 connection.execute(setting)
-            try:
-                result = connection.execute(statements[0])
-                return Answer(tuple(column[0] for column in result.description), result.fetchall())
-            except duckdb.OutOfMemoryException:
-                raise
-            except duckdb.Error as error:
-                raise UserError(f"query: {_in_one_line(error)} (report.py query lists tables and columns)") from error
+            result = connection.execute(statements[0])
+            return Answer(tuple(column[0] for column in result.description), result.fetchall())
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise UserError(
                 f"query: the query takes more than {limit / 1e9:.2g} GB of memory: select less with WHERE or LIMIT, or "
                 "aggregate"
             ) from error
+        except duckdb.Error as error:  # its message, in one line, without its excerpt of the query
+            said = " ".join(str(error).split("\n\nLINE ")[0].split())
+            raise UserError(f"query: {said} (report.py query lists tables and columns)") from error
 
 
 @contextmanager
@@ -200,8 +195,3 @@ def _mentioned(sql: str) -> list[str]:
     """Return the tables whose names occur in a query; the others can stay empty."""
     words = {word.lower() for word in re.findall(r"\w+", sql)}
     return [name for name in TABLES if name in words]
-
-
-def _in_one_line(error: Exception) -> str:
-    """Return DuckDB's message in one line, without its excerpt of the query."""
-    return " ".join(str(error).split("\n\nLINE ")[0].split())
