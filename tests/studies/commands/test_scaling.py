@@ -116,7 +116,7 @@ def test_runs_of_other_panels_are_shown_apart_by_name(tmp_path: Path, capsys: py
     declare_cohort(tmp_path, "absent", 2)
     assert build_report(["scaling", "--log_root", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert "apart from other runs of this task, which have another panel id" in text
+    assert "(p1-aa…)" in text and "(p1-bb…)" in text
     assert "weak scaling: 64 environments in each process" in text
     assert "cohort absent: 2 of 2 declared runs missing" in text
     assert "[red]T\\x1b" in text and "\x1b" not in text

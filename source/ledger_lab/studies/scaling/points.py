@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from ledger_lab.ledger import Run, RunDeclared, Status
 from ledger_lab.ledger.costs.model import billable_usd, sum_if_known
@@ -73,14 +73,6 @@ class Setting:
     """Entry of the price book."""
     measured_by: str
     """As :attr:`~ledger_lab.reports.summary.RunSummary.measured_by`."""
-
-    def differences(self, other: Setting) -> list[str]:
-        """Return in words in which fields it differs from another setting."""
-        names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(other, each.name)]
-        if {"task", "panel_id", "target"} & {*names}:  # these are in measured_by, too
-            names = [name for name in names if name != "measured_by"]
-        words = {"treatment": "setting", "measured_by": "version of the verdict's rule, --stop_at_target or --timing"}
-        return [words.get(name, name.replace("_", " ")) for name in names]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,6 +383,8 @@ def _treatment(declared: RunDeclared) -> list[str]:
         found.append("--keep_minibatch_size")
     if declared.eval_every is not None:
         found.append(f"--eval_every {declared.eval_every}")
+    if not declared.stop_at_target:
+        found.append("--no-stop_at_target")
     if declared.timing == "synchronized":
         found.append("--timing synchronized")
     if declared.agent is not None:

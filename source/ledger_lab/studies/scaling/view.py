@@ -83,17 +83,14 @@ def render_studies(studies: Sequence[ScalingStudy], width: int) -> Group:
     """
     blocks: list[Text] = []
     single: list[str] = []
-    every = [*{study.setting: None for study in studies}]
     for setting, group in groupby(studies, key=lambda study: study.setting):
         own = list(group)
         runs = [*{run.run_id: run for study in own for run in study.runs}.values()]
-        apart = _apart_line(setting, every)
         if len(own) == 1 and len(own[0].points) == 1:
-            told = f"{setting_line(setting)}: {len(runs)} of size {own[0].points[0].size}"
-            single.append(f"{told}; {apart}" if apart else told)
+            single.append(f"{setting_line(setting)}: {len(runs)} of size {own[0].points[0].size}")
             continue
         blocks.append(Text(setting_line(setting), style="bold"))
-        blocks += [Text(note, style="yellow") for note in (apart, *pooling_lines(runs, own)) if note is not None]
+        blocks += [Text(note, style="yellow") for note in pooling_lines(runs, own)]
         for study in own:
             blocks += _study(study, width)
         blocks += map(Text, law_lines(own[0].batch_law))
@@ -126,15 +123,6 @@ def setting_line(setting: Setting) -> str:
         f"target {target_share(setting.target)}",
     ]
     return " · ".join([*parts, setting.treatment] if setting.treatment else parts)
-
-
-def _apart_line(setting: Setting, others: Sequence[Setting]) -> str | None:
-    """Return why the runs of a setting are shown apart from those of the most similar one with its task."""
-    alike = [setting.differences(other) for other in others if other.task == setting.task and other != setting]
-    if not alike:
-        return None
-    _, names = min((len(names), names) for names in alike)
-    return f"apart from other runs of this task, which have another {' and another '.join(names)}"
 
 
 def pooling_lines(runs: Sequence[ScaledRun], studies: Sequence[ScalingStudy]) -> list[str]:
