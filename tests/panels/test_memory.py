@@ -94,6 +94,15 @@ def test_everything_that_changes_is_restored_and_arrays_keep_their_addresses() -
         assert Physics.positions.ptr == address, "recorded graphs know the address"
 
 
+def test_tensors_that_share_memory_are_copied_once_and_all_of_it_is_restored() -> None:
+    whole = torch.zeros(6, 2)
+    memory = Memory({"root": {"rows": whole[2:4], "columns": whole[:, 1], "own": torch.zeros(6, 2)}})
+    assert len(memory._arrays) == 2
+    whole += 1.0
+    memory.restore()
+    assert not whole.any()
+
+
 def test_closed_objects_and_attributes_are_skipped() -> None:
     roots = tree()
     term = roots["root"]["terms"][0]

@@ -118,7 +118,8 @@ class Memory:
         for each in modules:
             self._contents.append((each, {name: held for name, held in vars(each).items() if type(held) in PLAIN}))
         self._names = [set(getattr(holder, "__dict__", ())) for holder, _ in self._contents]
-        arrays = {id(each): each for _, held in self._contents for each in held.values() if isinstance(each, ARRAYS)}
+        found = [each for _, held in self._contents for each in held.values() if isinstance(each, ARRAYS)]
+        arrays = {_place(each): each for each in found}
         self._arrays = [(each, _copied(each)) for each in arrays.values()]
 
     def restore(self) -> None:
@@ -159,6 +160,14 @@ def refill(holder: Any, held: Mapping[Any, Any], names: Set[str]) -> None:
                 is_value = not callable(value) and not hasattr(type(value), "__get__")
                 if is_value and (own[name] if name in own else getattr(holder, name, None)) is not value:
                     setattr(holder, name, value)
+
+
+def _place(array: Any) -> object:
+    """Return what is equal for arrays that are copied once: tensors that share all of their memory, or one object."""
+    if not isinstance(array, torch.Tensor):
+        return id(array)
+    memory = array.untyped_storage()
+    return memory.data_ptr(), memory.nbytes()
 
 
 def _copied(array: Any) -> Any:
