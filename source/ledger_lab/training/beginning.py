@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ from ledger_lab.tasks.registry import require_task
 from ledger_lab.training.checkpoints.candidate import declared_configs, resolve_candidate
 from ledger_lab.training.checkpoints.find import best_checkpoint
 from ledger_lab.training.runners import Adapter
-from ledger_lab.training.runners.configs import with_defaults
 from ledger_lab.training.runners.description import plain_config
 from ledger_lab.units import percent
 
@@ -92,7 +90,7 @@ def find_beginning(
         log_root: Root of the ledger.
         adapter: The library of the run.
         env_cfg: The environment's configuration.
-        agent_cfg: The library's configuration.
+        agent_cfg: The library's configuration, prepared by the adapter.
         trust_run: See :func:`~ledger_lab.training.checkpoints.candidate.declared_configs`.
         allow_changed_code: Whether the code of its observations and actions may have changed since its training.
 
@@ -111,9 +109,8 @@ def find_beginning(
         )
     what = f"--checkpoint {path}"
     require_task(declared.task, declared.rl_library, declared.agent)
-    then_env, then_agent = declared_configs(found.run, trust_run=trust_run)
-    configs = (then_env, deepcopy(then_agent))
-    changed = resolve_candidate(found, configs, "cpu", log_root, allow_changed_code=allow_changed_code).changed_code
+    then_env, _ = configs = declared_configs(found.run, trust_run=trust_run)
+    candidate = resolve_candidate(found, configs, "cpu", log_root, allow_changed_code=allow_changed_code)
     by_network = [read_setting(agent_cfg, setting) or {} for setting in _GROUP_SETTINGS]
     inputs = [names for networks in by_network for names in networks.values()]
     _require_known_first(_observation_groups(then_env), _observation_groups(env_cfg), inputs, what)
@@ -121,9 +118,8 @@ def find_beginning(
         raise UserError(f"{what}: its actions would mean something else: {differences} (now != then)")
     names = adapter.dialect.overrides
     own = (names[field] for field in _NETWORK_FIELDS if field in names)
-    now_agent, then_agent = (with_defaults(cfg, adapter) for cfg in (agent_cfg, then_agent))
     for setting in (*own, *_ACTION_SETTINGS, *_GROUP_SETTINGS):
-        now, then = read_setting(now_agent, setting), read_setting(then_agent, setting)
+        now, then = (read_setting(cfg, setting) for cfg in (agent_cfg, candidate.agent_cfg))
         if now != then:
             raise UserError(f"{what}: {setting} was {then} when it was trained, and is {now} now")
     try:
@@ -145,7 +141,7 @@ def find_beginning(
         "wall_s": summary.wall_s + earlier.get("wall_s", 0.0),
         "usd": None if usd[0] is None or usd[1] is None else usd[0] + usd[1],
         "confirmation_panels": left.panels,
-        **({"changed_code": changed} if changed else {}),
+        **({"changed_code": candidate.changed_code} if candidate.changed_code else {}),
     }
     return Beginning(path.resolve(), began_from, left.budget)
 

@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import re
 from collections.abc import Container, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +133,6 @@ def complete(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
         if not isinstance(node, dict):
             raise UserError(f"the agent's configuration has no group {'.'.join(groups)}")
         node.setdefault(name, value)
-
-
-def with_defaults(agent_cfg: Any, adapter: Adapter) -> Any:  # noqa: ANN401 - the library's own type
-    """Return a copy of a configuration that contains all optional settings.
-
-    Args:
-        agent_cfg: The configuration.
-        adapter: Its library and algorithm.
-    """
-    whole = deepcopy(agent_cfg)
-    complete(whole, {**adapter.dialect.optional, **adapter.optional})
-    return whole
 
 
 def leave_out(agent_cfg: Any, optional: Mapping[str, Any]) -> None:
