@@ -82,16 +82,6 @@ def test_the_spend_counts_for_every_kind_of_end(tmp_path: Path, status: Status |
     assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(14)
 
 
-def test_a_running_run_counts_with_its_spend_so_far(tmp_path: Path) -> None:
-    import os
-
-    reached(tmp_path, "aa")
-    failed(tmp_path, "bb", None, seed=2)
-    write_run(tmp_path, "cc", scores=(), status=None, pid=os.getpid(), price=A_DOLLAR_A_SECOND, cohort="c")
-    cohort = one_cohort(tmp_path)
-    assert (cohort.spend_usd, cohort.failed_runs) == (pytest.approx(9 + 5 + 5), 1)
-
-
 def test_of_a_run_that_was_ended_from_outside_and_repeated_only_the_cost_counts(tmp_path: Path) -> None:
     declare_cohort(tmp_path, "c", 6)
     for seed in range(1, 5):

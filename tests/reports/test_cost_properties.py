@@ -27,7 +27,6 @@ from ledger_lab.ledger import (
     CheckpointSaved,
     CohortDeclared,
     DeviceSample,
-    Health,
     Ledger,
     Row,
     ShutdownEnded,
@@ -134,9 +133,6 @@ def process_rows(draw: st.DrawFn, run_id: str, attempt: int, rank: int) -> tuple
                 wall_ns=wall_ns,
             )
             rows.append(saved)
-        if draw(st.booleans()):
-            health = Health(event="e", iteration=iteration, wall_ns=wall_ns, evidence="", advice="", stops=False)
-            rows.append(health)
     return rows, wall_ns
 
 

@@ -152,16 +152,19 @@ def test_a_bad_query_gives_an_error_of_one_line(ledger: Contents, sql: str, said
     assert "\n" not in str(refused.value)
 
 
-def test_a_query_reaches_no_file_and_no_variable(ledger: Contents, tmp_path: Path) -> None:
+def test_a_query_reaches_no_file_host_or_variable_and_changes_no_limit(ledger: Contents, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     table = {"a": [1]}  # noqa: F841 - DuckDB would find it by its name
-    for source in (f"read_csv('{secret}')", f"'{secret}'", f"read_text('{secret}')", f"glob('{tmp_path}/*')", "table"):
-        with pytest.raises(UserError):
-            query(ledger, f"SELECT * FROM {source}")
-    for statement in ("COPY", "EXPLAIN ANALYZE COPY"):
-        with pytest.raises(UserError):
-            query(ledger, f"{statement} runs TO '{tmp_path / 'out.csv'}'")
+    sources = [f"read_csv('{secret}')", f"'{secret}'", f"read_text('{secret}')", f"glob('{tmp_path}/*')", "table"]
+    sources += ["read_blob('/etc/passwd')", "sniff_csv('/etc/passwd')", "read_csv('https://localhost/x.csv')"]
+    refused = [f"SELECT * FROM {source}" for source in (*sources, "duckdb_secrets()")]
+    refused += [f"{verb} runs TO '{tmp_path / 'out.csv'}'" for verb in ("COPY", "EXPLAIN ANALYZE COPY")]
+    refused += ["SELECT getenv('HOME')", "LOAD httpfs", "ATTACH '/etc/passwd'", "SET memory_limit = '1 TB'"]
+    for statement in (*refused, "SET enable_external_access = true"):
+        with pytest.raises(UserError) as error:
+            query(ledger, statement)
+        assert "\n" not in str(error.value)
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -186,27 +189,6 @@ def test_a_query_takes_no_more_memory_than_it_may(
     assert set(tmp_path.iterdir()) == files
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert query(ledger, "SELECT count(*) FROM runs").rows == [(2,)]
-
-
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT * FROM read_text('/etc/passwd')",
-        "SELECT * FROM read_blob('/etc/passwd')",
-        "SELECT * FROM sniff_csv('/etc/passwd')",
-        "SELECT * FROM duckdb_secrets()",
-        "SELECT * FROM read_csv('https://localhost/x.csv')",
-        "SELECT getenv('HOME')",
-        "LOAD httpfs",
-        "ATTACH '/etc/passwd'",
-        "SET memory_limit = '1 TB'",
-        "SET enable_external_access = true",
-    ],
-)
-def test_a_query_reaches_no_host_and_changes_no_limit(ledger: Contents, sql: str) -> None:
-    with pytest.raises(UserError) as refused:
-        query(ledger, sql)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -202,16 +202,6 @@ def test_a_checkpoints_line_is_whole_where_there_is_room_and_unknown_is_a_dash(t
         assert first.split()[-4:] == ["–"] * 4
 
 
-def test_a_copied_run_is_not_counted_twice(tmp_path: Path) -> None:
-    import shutil
-
-    from ledger_lab.errors import UserError
-
-    shutil.copytree(write_run(tmp_path, "aa"), tmp_path / "copy")
-    with pytest.raises(UserError, match="run aa lies in"):
-        build_report(["--log_root", str(tmp_path)])
-
-
 def test_figures_are_formatted_for_reading() -> None:
     assert [duration(s) for s in (None, 59.6, 61, 3661)] == ["–", "1:00", "1:01", "1:01:01"]
     assert [quantity(n) for n in (None, 0, 999, 1024, 999_700, 1.2e6, 3e9)] == [
