@@ -114,8 +114,8 @@ def test_a_training_ends_with_the_report_of_the_ledger_to_the_cent(trained: Path
     assert cost in text and cost in script("report", "--log_root", trained).stdout
     screenings = [row for row in run.results if row.purpose == "screening"]
     best = max(row.outcomes.successes for row in screenings)
-    assert f"succeeded in {best} of 256 (" in text
-    assert "), and 224 were needed → train longer (--max_iterations)" in text
+    assert f"succeeded in {best} of 256 screened episodes (" in text
+    assert "), and none was confirmed → train longer (--max_iterations)" in text
 
 
 def test_output_of_libraries_goes_to_the_log(trained: Path) -> None:

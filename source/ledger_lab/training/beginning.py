@@ -146,14 +146,8 @@ def find_beginning(
     return Beginning(path.resolve(), began_from, left.budget)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """One group of observations."""
-
-    layout: dict[str, Any]
-    """Settings of the group itself: how its terms are combined, and how many steps of each it holds."""
-    terms: list[tuple[str, Any]]
-    """Name and meaning of each term, in order."""
+type _Group = tuple[dict[str, Any], list[tuple[str, Any]]]
+"""One group of observations: its own settings, and the name and meaning of each term, in order."""
 
 
 def _observation_groups(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, _Group]:
@@ -164,7 +158,7 @@ def _observation_groups(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, _Group]:
             continue
         terms = {key: value for key, value in vars(group).items() if hasattr(value, "func")}
         layout = {key: value for key, value in vars(group).items() if value and key not in {*terms, *_WITHOUT_MEANING}}
-        groups[name] = _Group(layout, [(key, _meaning(term, env_cfg)) for key, term in terms.items()])
+        groups[name] = layout, [(key, _meaning(term, env_cfg)) for key, term in terms.items()]
     return groups
 
 
@@ -215,14 +209,12 @@ def _require_known_first(
     Raises:
         UserError: If an observation is missing, changed or moved, or a group that is not the last input has grown.
     """
-    for name, then in then_groups.items():
-        now = now_groups.get(name, _Group({}, []))
-        if name in now_groups and now.layout != then.layout:
-            raise UserError(
-                f"{what}: group {name} is combined differently: {then.layout} in its training, {now.layout} now"
-            )
-        for number, (term, meaning) in enumerate(then.terms):
-            here = now.terms[number : number + 1]
+    for name, (layout, terms) in then_groups.items():
+        now_layout, now_terms = now_groups.get(name, (layout, []))
+        if now_layout != layout:
+            raise UserError(f"{what}: group {name} is combined differently: {layout} in its training, {now_layout} now")
+        for number, (term, meaning) in enumerate(terms):
+            here = now_terms[number : number + 1]
             if here != [(term, meaning)]:
                 found = f"{here[0][0]!r}" if here and here[0][0] != term else "another one" if here else "nothing"
                 raise UserError(
@@ -230,5 +222,5 @@ def _require_known_first(
                     "first, and unchanged"
                 )
         for names in inputs:
-            if name in names[:-1] and len(now.terms) > len(then.terms):
+            if name in names[:-1] and len(now_terms) > len(terms):
                 raise UserError(f"{what}: {name} has grown, and {names[-1]} follows it: only the last group can grow")

@@ -103,12 +103,10 @@ class Supervisor:
         self._peer_ended = False
         self._journals: list[Journal] = []
         self._reserved: list[IO[bytes]] = []
-        self._log: Path | None = None
+        self._begun: Begin | None = None
         self._ended_row: type[AttemptEnded] = AttemptEnded
         self._exit_status: int | None = None
         self._end_is_written = False
-        self._attempt: int | None = None
-        self._rank = 0
         self._refused = False
         self._kills = OutOfMemoryKills()
         with suppress(OSError):  # the worker may have done this itself already, or have ended
@@ -118,8 +116,10 @@ class Supervisor:
     @property
     def recorded(self) -> Path | None:
         """Directory of the run whose attempt was recorded; ``None`` if there is none, or for another rank than 0."""
-        recorded = self._attempt is not None and self._rank == 0 and not self._refused
-        return self._journals[0].path.parent if recorded and self._journals else None
+        begun = self._begun
+        if begun is None or begun.attempt is None or begun.rank or self._refused or not self._journals:
+            return None
+        return self._journals[0].path.parent
 
     def run(self) -> int:
         """Supervise the worker to its end.
@@ -238,11 +238,10 @@ class Supervisor:
 
     def _begin(self, message: Begin) -> None:
         """Begin to record an attempt, or a stand-alone evaluation."""
-        self._attempt, self._rank = message.attempt, message.rank
+        self._begun = message
         if message.attempt is None:
             self._ended_row = EvaluationEnded
         self._grace_s = message.grace_s
-        self._log = message.log
         for folder, ends in Counter(path.parent for path in message.journals).items():
             self._reserved.append(reserve(folder, ends))
         for path, run_id in message.journals.items():
@@ -309,7 +308,7 @@ class Supervisor:
         while not (ended := self._has_ended()) and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
         if not ended:
-            where = "" if self._log is None else f", or in {self._log}"
+            where = "" if self._begun is None else f", or in {self._begun.log}"
             _print(f"the process hangs; the stacks of its threads are above{where}")
         return ended
 
@@ -366,7 +365,8 @@ class Supervisor:
             peak_host_memory_bytes=None,
             peak_gpu_memory_bytes=None,
         )
-        if not self._journals:
+        begun = self._begun
+        if begun is None or not self._journals:
             exit_status = 128 - code if code < 0 else code
             if status in ENDING.values():
                 exit_status = exit_status_of(status, self._is_resumable())
@@ -374,23 +374,23 @@ class Supervisor:
                 _print(f"{status.replace('_', ' ')}: {reason}")
             return exit_status
         fault = name_of(-code) if code < 0 else None
-        self._redact_log()
+        self._redact_log(begun.log)
         try:
             if self._exit_status is None:
                 ended = self._write_end(end, exit_status_of(status, self._is_resumable()))
-                who = f"rank {self._rank}: " if self._rank else ""
+                who = f"rank {begun.rank}: " if begun.rank else ""
                 _print(f"{who}{ended.status.replace('_', ' ')}: {ended.reason}")
             elif self._killed is not None:
                 _print(f"the process was killed while it shut down, {self._killed}")
             elif fault is not None:
                 _print(f"{fault} ended the process while it shut down, after its work had ended")
-            if not self._refused:
+            if not self._refused and not begun.rank:
                 self._print_resume_command()
             self._heartbeat.close_journals()
             if self._refused:
                 if self._peers is not None:
                     self._peers.wait_for_all(self._grace_s)  # they must see why, before it is removed
-                self._withdraw()
+                self._withdraw(begun)
                 return EXIT_USER_ERROR
             anchors = {journal: anchors_of(journal.path.parent, but=[journal.path]) for journal in self._journals}
             shutdown = ShutdownEnded(
@@ -409,7 +409,7 @@ class Supervisor:
             _print(f"the end of the shutdown could not be written: {error}")
         return 1 if self._exit_status is None else self._exit_status
 
-    def _withdraw(self) -> None:
+    def _withdraw(self, begun: Begin) -> None:
         """Remove what a refused attempt or evaluation has written.
 
         Each rank removes its own files. The first attempt's directory is removed with the journal of the last rank.
@@ -417,16 +417,16 @@ class Supervisor:
         try:
             for journal in self._journals:
                 journal.close()
-                withdraw(journal.path, self._log, whole=self._attempt == 1)
+                withdraw(journal.path, begun.log, whole=begun.attempt == 1)
         except OSError as error:
             _print(f"what the refused request has written could not be removed: {error}")
 
-    def _redact_log(self) -> None:
+    def _redact_log(self, log: Path) -> None:
         """Redact the log of the worker, now that no process writes to it."""
         try:
-            redact_files([self._log] if self._log is not None and self._log.exists() else [])
+            redact_files([log] if log.exists() else [])
         except OSError as error:
-            _print(f"{self._log} may hold secrets, because it could not be redacted: {error}")
+            _print(f"{log} may hold secrets, because it could not be redacted: {error}")
 
     def _is_resumable(self) -> bool:
         """Tell whether the run can be resumed. A run that was being resumed always can."""
@@ -438,8 +438,8 @@ class Supervisor:
         return self._ended_row is AttemptEnded and bool(saved) and all(saved)
 
     def _print_resume_command(self) -> None:
-        """Print the command that resumes the run if there is a state; only the first rank prints it."""
-        if not self._has_state() or self._rank:
+        """Print the command that resumes the run if there is a state."""
+        if not self._has_state():
             return
         size = os.environ.get("WORLD_SIZE", "1")
         processes = int(size) if os.environ.get("LOCAL_WORLD_SIZE") == size else 1
