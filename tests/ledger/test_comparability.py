@@ -11,8 +11,9 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, read_ledger
 from ledger_lab.ledger.comparability import (
-    RULES,
-    Effect,
+    FORBIDDING,
+    IGNORED,
+    NAMED,
     differing,
     named_differences,
     refused_differences,
@@ -44,27 +45,24 @@ OTHERS: dict[str, Any] = {
 
 
 def test_every_field_of_a_declaration_has_a_line() -> None:
-    names = {each.name for each in fields(RunDeclared)}
-    assert {rule.field for rule in RULES} == names, "say in ledger_lab.ledger.comparability what a difference means"
+    names, rules = {each.name for each in fields(RunDeclared)}, (*FORBIDDING, *NAMED, *IGNORED)
+    assert {rule.field for rule in rules} == names, "say in ledger_lab.ledger.comparability what a difference means"
     assert set(OTHERS) == names
-    assert all(rule.why for rule in RULES)
+    assert all(rule.why for rule in rules)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.field} {rule.effect}")
+@pytest.mark.parametrize("rule", [*FORBIDDING, *NAMED, *IGNORED], ids=lambda rule: rule.field)
 def test_each_difference_has_its_effect(rule: Any) -> None:
-    one, other = BASE, replace(BASE, **{rule.field: OTHERS[rule.field]})
-    if (rule.field, rule.effect) == ("timing", Effect.FORBIDS):
+    one, other, forbids = BASE, replace(BASE, **{rule.field: OTHERS[rule.field]}), rule in FORBIDDING
+    if forbids and rule.field == "timing":
         other = replace(BASE, timing="synchronized")
     refused, named = refused_differences([one], [other]), named_differences([one], [other])
-    heads = {each.field.partition(".")[0] for each in (refused if rule.effect is Effect.FORBIDS else named)}
-    if rule.effect is Effect.IGNORED:
+    if rule in IGNORED:
         assert (refused, named) == ([], [])
         return
-    assert rule.field in heads
-    assert bool(refused) == (rule.effect is Effect.FORBIDS) == (yardstick(one) != yardstick(other))
-    assert (rule.field in differing([settings(one), settings(other)])) == (
-        rule.effect is Effect.NAMED or rule.field == "timing"
-    )
+    assert rule.field in {each.field.partition(".")[0] for each in (refused if forbids else named)}
+    assert bool(refused) == forbids == (yardstick(one) != yardstick(other))
+    assert (rule.field in differing([settings(one), settings(other)])) == (not forbids or rule.field == "timing")
 
 
 def written(root: Path, **changes: Any) -> list[Any]:

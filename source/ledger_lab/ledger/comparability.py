@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from ledger_lab.ledger.declarations import RunDeclared
@@ -19,24 +18,12 @@ _FLAGS = ("limit_s", "save_replay")
 """Flags that no other field of a declaration tells."""
 
 
-class Effect(StrEnum):
-    """What a difference means."""
-
-    FORBIDS = "forbids"
-    """The runs measure different things: nothing is compared or pooled."""
-    NAMED = "named"
-    """The runs are compared, and the difference is named, because it may be the reason of what is found."""
-    IGNORED = "ignored"
-    """It does not matter."""
-
-
 @dataclass(frozen=True)
 class Rule:
     """What a difference in one field means."""
 
     field: str
     """Name of a field of :class:`~ledger_lab.ledger.RunDeclared`."""
-    effect: Effect
     why: str
     read: Callable[[RunDeclared], Any] | None = None
     """Returns what is compared; ``None`` for the field as it is."""
@@ -59,50 +46,58 @@ def _flags(declared: RunDeclared) -> dict[str, Any]:
     return {name: (declared.request or {}).get(name) for name in _FLAGS}
 
 
-RULES = (
-    Rule("run_id", Effect.IGNORED, "names the run"),
-    Rule("cohort", Effect.IGNORED, "names the runs that are pooled"),
-    Rule("task", Effect.FORBIDS, "another task is learned"),
-    Rule("panel_id", Effect.FORBIDS, "success is judged on other episodes, in another simulation or by other code"),
-    Rule("panel_fields", Effect.IGNORED, "the id is their hash"),
-    Rule("target_success", Effect.FORBIDS, "a higher target takes longer to reach"),
-    Rule("verdict_rule", Effect.FORBIDS, "another rule proves the target at another time"),
-    Rule("stop_at_target", Effect.FORBIDS, "a run that trains on after its target costs more"),
-    Rule("timing", Effect.FORBIDS, "a synchronized clock slows the training down", _synchronized),
-    Rule("timing", Effect.NAMED, "clocks of the host and of the device divide the time in other phases"),
-    Rule("rl_library", Effect.NAMED, "a comparison may be about it"),
-    Rule("agent", Effect.NAMED, "a comparison may be about it"),
-    Rule("recipe", Effect.NAMED, "a comparison may be about it"),
-    Rule("overrides", Effect.NAMED, "a comparison may be about them"),
-    Rule("physics", Effect.NAMED, "the panel id tells the engine of a run of LedgerLab; other trainers name any"),
-    Rule("device", Effect.NAMED, "devices differ in speed"),
-    Rule("hardware", Effect.NAMED, "machines differ in speed", _machine),
-    Rule("price", Effect.NAMED, "the cost follows from it"),
-    Rule("world_size", Effect.NAMED, "the size of the batch and the speed follow from it"),
-    Rule("machines", Effect.NAMED, "processes on several machines wait for the network"),
-    Rule("num_envs", Effect.NAMED, "the size of the batch and the speed follow from it"),
-    Rule("horizon", Effect.NAMED, "the size of the batch follows from it"),
-    Rule("epochs", Effect.NAMED, "a comparison may be about them"),
-    Rule("minibatches", Effect.NAMED, "a comparison may be about them"),
-    Rule("max_iterations", Effect.NAMED, "it may end a run short of its target"),
-    Rule("request", Effect.NAMED, "a limit of time may end a run short of its target", _flags),
-    Rule("stop_on", Effect.NAMED, "it may end a run short of its target"),
-    Rule("held_out_slots", Effect.NAMED, "they take a part of each step"),
-    Rule("eval_every", Effect.NAMED, "rare scores find the target later"),
-    Rule("save_state_every", Effect.NAMED, "saving takes time"),
-    Rule("error_budget", Effect.NAMED, "a stricter proof takes longer; with a checkpoint, a run has what was left"),
-    Rule("began_from", Effect.NAMED, "a trained network needs less", lambda of: (of.began_from or {}).get("sha256")),
-    Rule("config_sha256", Effect.NAMED, "a comparison may be about it"),
-    Rule("versions", Effect.NAMED, "packages that can change an episode are in the panel id; others differ in speed"),
-    Rule("code_sha256", Effect.NAMED, "code that scores is in the panel id; other code may learn or run differently"),
-    Rule("scoring_code", Effect.NAMED, "code that scores is in the panel id; the rest is that of the policy"),
-    Rule("git", Effect.NAMED, "it leads to the code", lambda of: of.git.get("commit")),
-    Rule("seed", Effect.IGNORED, "runs are repetitions with other seeds; a comparison tells how it pairs them"),
-    Rule("panel", Effect.IGNORED, "the id tells what the panel is, wherever its file is"),
-    Rule("experiment", Effect.IGNORED, "names a folder"),
-    Rule("command", Effect.IGNORED, "what it asks for is in the other fields"),
+FORBIDDING = (
+    Rule("task", "another task is learned"),
+    Rule("panel_id", "success is judged on other episodes, in another simulation or by other code"),
+    Rule("target_success", "a higher target takes longer to reach"),
+    Rule("verdict_rule", "another rule proves the target at another time"),
+    Rule("stop_at_target", "a run that trains on after its target costs more"),
+    Rule("timing", "a synchronized clock slows the training down", _synchronized),
 )
-"""What a difference in each field means; a field may have two rules, of which the first decides."""
+"""Fields whose differences mean that the runs measure different things: nothing is compared or pooled."""
+
+NAMED = (
+    Rule("timing", "clocks of the host and of the device divide the time in other phases"),
+    Rule("rl_library", "a comparison may be about it"),
+    Rule("agent", "a comparison may be about it"),
+    Rule("recipe", "a comparison may be about it"),
+    Rule("overrides", "a comparison may be about them"),
+    Rule("physics", "the panel id tells the engine of a run of LedgerLab; other trainers name any"),
+    Rule("device", "devices differ in speed"),
+    Rule("hardware", "machines differ in speed", _machine),
+    Rule("price", "the cost follows from it"),
+    Rule("world_size", "the size of the batch and the speed follow from it"),
+    Rule("machines", "processes on several machines wait for the network"),
+    Rule("num_envs", "the size of the batch and the speed follow from it"),
+    Rule("horizon", "the size of the batch follows from it"),
+    Rule("epochs", "a comparison may be about them"),
+    Rule("minibatches", "a comparison may be about them"),
+    Rule("max_iterations", "it may end a run short of its target"),
+    Rule("request", "a limit of time may end a run short of its target", _flags),
+    Rule("stop_on", "it may end a run short of its target"),
+    Rule("held_out_slots", "they take a part of each step"),
+    Rule("eval_every", "rare scores find the target later"),
+    Rule("save_state_every", "saving takes time"),
+    Rule("error_budget", "a stricter proof takes longer; with a checkpoint, a run has what was left"),
+    Rule("began_from", "a trained network needs less", lambda of: (of.began_from or {}).get("sha256")),
+    Rule("config_sha256", "a comparison may be about it"),
+    Rule("versions", "packages that can change an episode are in the panel id; others differ in speed"),
+    Rule("code_sha256", "code that scores is in the panel id; other code may learn or run differently"),
+    Rule("scoring_code", "code that scores is in the panel id; the rest is that of the policy"),
+    Rule("git", "it leads to the code", lambda of: of.git.get("commit")),
+)
+"""Fields whose differences are named, because they may be the reason of what is found."""
+
+IGNORED = (
+    Rule("run_id", "names the run"),
+    Rule("cohort", "names the runs that are pooled"),
+    Rule("panel_fields", "the id is their hash"),
+    Rule("seed", "runs are repetitions with other seeds; a comparison tells how it pairs them"),
+    Rule("panel", "the id tells what the panel is, wherever its file is"),
+    Rule("experiment", "names a folder"),
+    Rule("command", "what it asks for is in the other fields"),
+)
+"""Fields whose differences do not matter."""
 
 _LONGEST = 160
 _ABSENT = "absent"
@@ -126,12 +121,12 @@ class Difference:
 
 def yardstick(declared: RunDeclared) -> str:
     """Return what a run is measured with: the fields that forbid a comparison, as JSON. It must be equal in a pool."""
-    return canonical_json({rule.field: rule.value(declared) for rule in _rules(Effect.FORBIDS)}).decode()
+    return canonical_json({rule.field: rule.value(declared) for rule in FORBIDDING}).decode()
 
 
 def settings(declared: RunDeclared) -> dict[str, str]:
     """Return the fields whose differences are named, as JSON."""
-    return {rule.field: canonical_json(rule.value(declared)).decode() for rule in _rules(Effect.NAMED)}
+    return {rule.field: canonical_json(rule.value(declared)).decode() for rule in NAMED}
 
 
 def differing(found: Sequence[Mapping[str, str]], *, without: Sequence[str] = ()) -> list[str]:
@@ -157,9 +152,9 @@ def refused_differences(a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> l
     Returns:
         The differences; empty if the sides can be compared.
     """
-    found = _differences(_rules(Effect.FORBIDS), a, b)
+    found = _differences(FORBIDDING, a, b)
     if any(difference.field == "panel_id" for difference in found):
-        found += _differences([Rule("panel_fields", Effect.FORBIDS, "")], a, b)
+        found += _differences([Rule("panel_fields", "")], a, b)
     return found
 
 
@@ -174,13 +169,8 @@ def named_differences(
         priced_alike: Whether one price replaces the declared prices. If so, differences between declared prices do not
             matter.
     """
-    rules = [rule for rule in _rules(Effect.NAMED) if not (priced_alike and rule.field == "price")]
+    rules = [rule for rule in NAMED if not (priced_alike and rule.field == "price")]
     return _differences(rules, a, b)
-
-
-def _rules(effect: Effect) -> list[Rule]:
-    """Return the rules with an effect."""
-    return [rule for rule in RULES if rule.effect is effect]
 
 
 def _differences(rules: Sequence[Rule], a: Sequence[RunDeclared], b: Sequence[RunDeclared]) -> list[Difference]:
