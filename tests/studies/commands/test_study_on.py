@@ -149,11 +149,14 @@ def test_a_study_here_does_not_repeat_what_another_program_makes_meanwhile(
     assert sorted(run.declared.seed for run in read_ledger(log_root).runs) == [1, 2]
 
 
-def test_a_study_here_asks_about_trainings_on_a_cluster_and_does_not_guess(
-    asked: Callable[[int], list[str]], tmp_path: Path
+def test_a_refused_training_is_shown_with_its_output_and_a_study_here_asks_about_it_and_does_not_guess(
+    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run_study(asked(2)) == 0
     wait_until(lambda: ended(tmp_path / "ledger"), "all trainings have ended", 120)
+    assert run_study([*asked(2), "--status"]) == 0
+    said = capfd.readouterr().out
+    assert f"s seed 1: exit status 2: see {tmp_path}/ledger/submissions/s/001/output/0.log" in said
     (submission,) = read_submissions(tmp_path / "ledger", "s")
     noted = submission.folder / "submission.json"
     noted.write_text(noted.read_text().replace(submission.job, "elsewhere:1:1"))
@@ -169,17 +172,6 @@ def test_a_study_is_not_reported_while_a_run_without_a_job_seems_to_run(
     assert run_study(asked(4)) == 0
     said = capfd.readouterr().out
     assert "s seed 1: run 1badc0de: running" in said and "cohort s" not in said
-
-
-def test_a_refused_training_is_shown_with_its_output(
-    asked: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run_study(asked(2)) == 0
-    wait_until(lambda: ended(tmp_path / "ledger"), "all trainings have ended", 120)
-    capfd.readouterr()
-    assert run_study([*asked(2), "--status"]) == 0
-    said = capfd.readouterr().out
-    assert f"s seed 1: exit status 2: see {tmp_path}/ledger/submissions/s/001/output/0.log" in said
 
 
 @pytest.mark.parametrize(
