@@ -61,33 +61,6 @@ def test_only_a_kill_for_memory_just_before_the_exit_counts(tmp_path: Path) -> N
     assert kills.happened() is False
 
 
-def test_a_supervisor_looks_at_the_count_with_every_sample(tmp_path: Path) -> None:
-    from ledger_lab.ledger import HostSample, Telemetry
-    from ledger_lab.training.supervision.supervisor import Supervisor
-
-    class Empty:
-        def sample(self) -> Telemetry:
-            host = HostSample(cpu_s=0.0, busiest_thread=None, memory_bytes=1, available_bytes=1)
-            return Telemetry(wall_ns=1, host=host, devices=[])
-
-    counter, now_s = tmp_path / "proc" / "vmstat", [0.0]
-    counter.parent.mkdir()
-    counter.write_text("oom_kill 3\n")
-    child = subprocess.Popen(["sleep", "60"])
-    try:
-        supervisor = Supervisor(child.pid, Pipe()[0], 0, Suspensions(), grace_s=1, shutdown_s=1)
-        supervisor._kills = OutOfMemoryKills(tmp_path, lambda: now_s[0])
-        supervisor._heartbeat._sampler = Empty()  # type: ignore[assignment]
-        counter.write_text("oom_kill 4\n")
-        for _ in range(20):
-            now_s[0] += 1
-            supervisor._sample(at_once=True)
-    finally:
-        child.kill()
-        child.wait()
-    assert supervisor._kills.happened() is False
-
-
 @pytest.mark.parametrize("how", ["complete", "disk_full"])
 def test_a_full_disk_has_a_status_of_its_own_and_reserved_space(tmp_path: Path, how: str) -> None:
     small = tmp_path / "small"
