@@ -23,7 +23,7 @@ from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg, thorough
 from tests.fakes.leaky_cartpole import leaky
 
 SEEDS = tuple(range(7))
-PANEL = replace(load_panel("cartpole_v1"), seeds=SEEDS, episode_length_s=1.5, hold_s=0.5)
+PANEL = replace(load_panel("cartpole_v1"), seeds=SEEDS, episode_length_s=1.0, hold_s=0.5)
 
 
 def balance(observations: Any) -> torch.Tensor:
