@@ -6,6 +6,7 @@ to the wall-clock time exactly. A figure that was not measured is ``None``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -45,7 +46,7 @@ _CONTAINERS = frozenset({dict, list})
 """Values of JSON that hold other values."""
 
 _MOST_NESTED = 64
-"""Deepest nesting of the fields of a row: recursive functions process them."""
+"""Deepest nesting of the fields of a row: recursive functions process them later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +95,10 @@ def require_shallow(*values: Any) -> None:  # noqa: ANN401 - any JSON values
     Raises:
         ValueError: If they are nested too deep.
     """
-    if any(_is_nested(value, _MOST_NESTED) for value in values):
-        raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
-
-
-def _is_nested(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
-    """Tell whether a JSON value is nested deeper than so many levels."""
-    if type(value) not in _CONTAINERS:
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return depth == 0 or (
-        not _CONTAINERS.isdisjoint(map(type, inner)) and any(_is_nested(each, depth - 1) for each in inner)
-    )
+    level: Iterable[Any] = values
+    for _ in range(_MOST_NESTED + 1):
+        containers = [each.values() if type(each) is dict else each for each in level if type(each) in _CONTAINERS]
+        if not containers:
+            return
+        level = [each for inner in containers if not _CONTAINERS.isdisjoint(map(type, inner)) for each in inner]
+    raise ValueError(f"its fields are nested more than {_MOST_NESTED} deep")
