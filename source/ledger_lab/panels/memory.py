@@ -8,6 +8,7 @@ version of Isaac Lab.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -17,18 +18,23 @@ from typing import Any
 import numpy as np
 import torch
 import warp as wp
-from isaaclab.utils.warp import ProxyArray
 
 PLAIN = frozenset({bool, int, float, str, type(None)})
 """Types of plain values."""
-ARRAYS = (torch.Tensor, np.ndarray, wp.array, ProxyArray, torch.Generator)
-"""Types of objects that are not walked through."""
 _CONTAINERS = (dict, list, tuple, deque, set)
 _CLOSED = frozenset(sys.stdlib_module_names) | {
     *("carb", "gymnasium", "isaacsim", "mujoco", "numpy", "omni", "pxr", "rich", "tensorboard", "tensordict", "torch"),
     *("trimesh", "usdrt", "warp"),
 }
 """Packages whose objects are skipped: they hold handles, code, or values that no step changes."""
+
+
+@functools.cache
+def _arrays() -> tuple[type, ...]:
+    """Return the types of objects that are not walked through; importing them starts Warp, and prints."""
+    from isaaclab.utils.warp import ProxyArray
+
+    return (torch.Tensor, np.ndarray, wp.array, ProxyArray, torch.Generator)
 
 
 def walk(
@@ -86,7 +92,7 @@ def _is_open(value: Any) -> bool:
     if isinstance(value, _CONTAINERS):
         return True
     kind = type(value)
-    if isinstance(value, (type, *ARRAYS)) or kind.__module__.partition(".")[0] in _CLOSED:
+    if isinstance(value, (type, *_arrays())) or kind.__module__.partition(".")[0] in _CLOSED:
         return False
     frozen = getattr(kind, "__dataclass_params__", None)
     return frozen is None or not frozen.frozen
@@ -118,7 +124,7 @@ class Memory:
         for each in modules:
             self._contents.append((each, {name: held for name, held in vars(each).items() if type(held) in PLAIN}))
         self._names = [set(getattr(holder, "__dict__", ())) for holder, _ in self._contents]
-        found = [each for _, held in self._contents for each in held.values() if isinstance(each, ARRAYS)]
+        found = [each for _, held in self._contents for each in held.values() if isinstance(each, _arrays())]
         arrays = {_place(each): each for each in found}
         self._arrays = [(each, _copied(each)) for each in arrays.values()]
 
@@ -180,7 +186,7 @@ def _copied(array: Any) -> Any:
         case np.ndarray():
             return array.copy()
         case _:
-            return wp.clone(array.warp if isinstance(array, ProxyArray) else array)
+            return wp.clone(array if isinstance(array, wp.array) else array.warp)
 
 
 def _write(array: Any, copy: Any) -> None:
@@ -194,7 +200,7 @@ def _write(array: Any, copy: Any) -> None:
             if array.flags.writeable:
                 array[...] = copy
         case _:
-            wp.copy(array.warp if isinstance(array, ProxyArray) else array, copy)
+            wp.copy(array if isinstance(array, wp.array) else array.warp, copy)
 
 
 class PrivateValues:
