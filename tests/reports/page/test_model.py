@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import socket
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -25,9 +27,10 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
-from ledger_lab.reports.page.model import PageModel, build_model
+from ledger_lab.reports.page.model import PageModel, PageRun, build_model
 from ledger_lab.reports.page.series import return_curve, telemetry_series
 from ledger_lab.reports.selection import select_in
+from ledger_lab.reports.summary import RunSummary
 from tests.fakes.ledgers import SECOND, declared, device_sample, result, write_run
 
 
@@ -221,3 +224,10 @@ def test_a_run_that_was_repeated_does_not_count_among_the_five(tmp_path: Path) -
             status=Status.COMPLETED if seed else Status.PREEMPTED,
         )
     assert model_of(tmp_path).log_rank_tests == []
+
+
+def test_the_table_of_sides_shows_figures_that_runs_have() -> None:
+    script = files("ledger_lab.reports.page").joinpath("template/js/sides.js").read_text(encoding="utf-8")
+    shown = {*re.findall(r"\brun\.(\w+)", script), *re.findall(r'\bcolumnOf\("(\w+)"', script)}
+    known = {field.name for cls in (RunSummary, PageRun) for field in dataclasses.fields(cls)}
+    assert shown - known == {"envs", "index"}, "core.js adds these two"

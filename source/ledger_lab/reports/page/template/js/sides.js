@@ -135,7 +135,6 @@ const SIDE_FIGURES = [
   columnOf("env_steps_per_s", quantity),
   columnOf("env_steps_per_wall_s", quantity),
   ["steps/s of env.step (training)", "÷ s of simulate + manage", medianOf((run) => run.fps_step, quantity), false],
-  ["steps/s of env.step (wall)", "÷ s of the whole env.step", medianOf((run) => run.fps_step_wall, quantity), false],
   columnOf("updates_per_min", quantity),
   columnOf("updates_per_wall_min", quantity),
   columnOf("evaluation_share", percent),
