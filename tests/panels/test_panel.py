@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -43,7 +44,10 @@ def test_a_panel_is_found_by_name_and_by_file(tmp_path: Path) -> None:
 def test_every_panel_of_the_project_loads() -> None:
     assert find_panels()
     for name in find_panels():
-        assert load_panel(name).episodes
+        panel = load_panel(name)
+        assert panel.episodes
+        fields = PanelIdentity.of(panel, {}).fields
+        assert fields == json.loads(json.dumps(fields)), "evaluate.py compares them with those that a journal holds"
 
 
 @pytest.mark.parametrize(

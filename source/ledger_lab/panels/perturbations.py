@@ -90,8 +90,8 @@ class Perturbation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 raise ValueError(f"{name} is [{value[0]}, {value[1]}]: put the lower number first")
 
     def plain(self) -> dict[str, Any]:
-        """Return the parameters as JSON values."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        """Return the parameters as JSON values, with lists in place of tuples, as a journal holds them."""
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return plain
 
     def prepare(self, own: CellSlots, undo: ExitStack) -> None:
