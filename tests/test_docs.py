@@ -21,14 +21,31 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_point_to_files(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", _prose(page))
     missing = [
         link
         for link in links
         if "://" not in link and "_generated/" not in link and not (page.parent / link).resolve().exists()
     ]
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_headings(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*\.md|)#([^)\s]+)\)", _prose(page))
+    places = [((page.parent / link if link else page).resolve(), heading) for link, heading in links]
+    missing = [heading for place, heading in places if place.exists() and heading not in _headings(place)]
+    assert not missing
+
+
+def _prose(page: Path) -> str:
+    return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def _headings(page: Path) -> set[str]:
+    """Return the anchors of a page, as GitHub and Sphinx name them."""
+    titles = re.findall(r"^#+ (.+)$", _prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_script_has_a_reference_entry() -> None:
