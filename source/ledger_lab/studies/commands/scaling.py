@@ -27,8 +27,8 @@ class ScalingRequest(PricedRequest):
     program = Program(
         name="report.py scaling",
         description=(
-            "Show how runs scale with the number of processes and the batch: rates, efficiency, waiting, steps, time "
-            "and cost to the target by size, the fitted scaling laws, and the time of each run split into start-up, "
+            "Show how runs scale with the number of processes and the batch: rates, efficiency, steps, time and "
+            "cost to the target by size, the fitted scaling laws, and the time of each run split into start-up, "
             "training, scoring and interruptions. Runs that differ in more than their size and seed are shown "
             "separately."
         ),
