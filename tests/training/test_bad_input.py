@@ -274,6 +274,7 @@ def test_other_programs_refuse_missing_files_and_runs(name: str, arguments: list
         ("agent.algorithm.learning_rate=3e-4", "agent_cfg.algorithm.learning_rate", 3e-4),
         ("agent.algorithm.desired_kl=None", "agent_cfg.algorithm.desired_kl", None),
         ("env.sim.physics.solver_cfg.njmax=10", "env_cfg.sim.physics.solver_cfg.njmax", 10),
+        ("env.episode_length_s=8.5", "env_cfg.episode_length_s", 8.5),  # declared as a float, and set to 5
     ],
 )
 def test_overrides_of_isaac_lab_are_accepted(override: str, path: str, value: object, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ class TrainRequest(TaskRequest):
         ),
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
-            "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=4.0",
+            "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=8.0",
             "train.py --resume RUN",
         ),
     )

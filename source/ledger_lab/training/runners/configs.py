@@ -203,8 +203,8 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
             known = nearest(name, children(parent))
             raise UserError(f"override {override!r} matches nothing: {where} has no {name!r}: {known}")
     node = follow(resolved[root], path)
-    if type(node) is int and isinstance(parent, Mapping):
-        node = float(node)  # in a YAML file, 4 may stand for 4.0
+    if type(node) is int and (isinstance(parent, Mapping) or "float" in _declared_type(parent, path[-1])):
+        node = float(node)  # 4 may stand for 4.0, in a YAML file always
     parsed = _parse(value)
     if node is None or (parsed is None and (key in ruled or _may_be_none(parent, path[-1], node))):
         return
