@@ -46,6 +46,7 @@ def reader(root: Path, *runs: str) -> PageReader:
         (["p.html", "--follow", "0.5"], "--follow: '0.5': give at least 1 s"),
         (["p.html", "--follow", "nan"], "--follow: 'nan': give at least 1 s"),
         (["p.html", "--follow", "inf"], "--follow: 'inf': give at least 1 s"),
+        (["p.html", "--follow", "1e300"], "--follow: '1e300': give at least 1 s, and at most"),
     ],
 )
 def test_flags_that_cannot_work_are_refused(arguments: list[str], words: str) -> None:

@@ -58,6 +58,7 @@ def test_the_document_has_a_version_and_nothing_that_json_lacks(
         (["--log_root", "nowhere"], "no ledger at nowhere"),
         (["--follow", "0"], "--follow: '0': give at least 1 s"),
         (["--follow", "nan"], "--follow: 'nan': give at least 1 s"),
+        (["--follow", "1e300"], "--follow: '1e300': give at least 1 s, and at most"),
         (["--kind", "hangs"], "invalid choice: 'hangs'"),
         (["--quiet", "--json", "-"], "--quiet and --json cannot be used together"),
     ],

@@ -33,7 +33,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_period(text: str) -> float:
-    """Read a number of seconds, at least 1.
+    """Read a number of seconds, at least 1 and at most 1e9: no program can wait much longer.
 
     Args:
         text: The number.
@@ -42,9 +42,9 @@ def parse_period(text: str) -> float:
         The period [s].
 
     Raises:
-        ArgumentTypeError: If it is something else, or not finite.
+        ArgumentTypeError: If it is something else.
     """
     with suppress(ValueError):
-        if 1 <= (seconds := float(text)) < math.inf:
+        if 1 <= (seconds := float(text)) <= _MOST_S:
             return seconds
-    raise argparse.ArgumentTypeError(f"{text!r}: give at least 1 s")
+    raise argparse.ArgumentTypeError(f"{text!r}: give at least 1 s, and at most {_MOST_S:g} s")
