@@ -86,7 +86,10 @@ def read_declared[Declared](path: Path, kind: type[Declared], more: Mapping[str,
         UserError: If it can't be read, or is wrong.
     """
     try:
-        found = msgspec.convert(read_toml(path) | dict(more or {}), kind)
+        content = read_toml(path)
+        if known := sorted(content.keys() & dict(more or {}).keys()):
+            raise ValueError(f"Object contains unknown field `{known[0]}`")
+        found = msgspec.convert(content | dict(more or {}), kind)
     except (OSError, ValueError) as error:
         raise UserError(f"{path} can't be read: {error}") from error
     if not names_a_folder(path.stem):

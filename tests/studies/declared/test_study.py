@@ -76,6 +76,7 @@ def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
         ("version = true", r"`\$.version`"),
         ("nonsense", "can't be read"),
         ("version = 1\nseed = [1]", "unknown field `seed`"),
+        ("version = 1\nseeds = [1]\npath = 'x'", "unknown field `path`"),
         ("version = 1", "missing required field `seeds`"),
         ("version = 1\nseeds = [true]", r"at `\$.seeds"),
         ("version = 1\nseeds = [1, 1]", "list each seed once"),

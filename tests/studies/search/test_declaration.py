@@ -72,6 +72,7 @@ def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
         ("space.learning_rate", "space.learning_rat", "did you mean 'learning_rate'"),
         ("space.learning_rate", 'space."env.x=1"', "no 'env.x=1'"),
         ("budget_h = 3", "budget_h = 3\nbudgets = 1", "unknown field `budgets`"),
+        ("budget_h = 3", "budget_h = 3\nname = 'x'", "unknown field `name`"),
         ("budget_h = 3", "", "either budget_usd or budget_h"),
         ("budget_h = 3", "budget_h = 3\nbudget_usd = 1", "either budget_usd or budget_h"),
         ("budget_h = 3", "budget_h = true", "Expected `float | null`"),
