@@ -60,6 +60,8 @@ FILES = {
         ("ray", 'address = "head:6379\\n"', "write HOST:PORT"),
         ("ray", "gpus = 0.5", "Expected `int`, got `float`"),
         ("ray", "retries = -1", "retries at least 0"),
+        ("ray", "memory_gb = nan", "memory_gb = nan: must be above 0"),
+        ("ray", "memory_gb = 1e308", "memory_gb = 1e+308: must be above 0, and below"),
         ("ray", "grace_s = 0", "grace_s at least 1"),
         ("kubernetes", "user = 0", "pods do not run as root"),
         ("kubernetes", "time_s = 120", "time_s = 120: must be above grace_s = 120"),

@@ -194,3 +194,9 @@ def test_only_jobs_that_the_system_ended_are_requeued(name: str, tmp_path: Path)
 def test_the_default_python_is_that_of_this_machine() -> None:
     site = SlurmSite(name="s", log_root=Path("/l"), environment={}, time="10")
     assert sys.executable in ENGINE.files(site, plan(1), "name")["job.sbatch"]
+
+
+def test_values_of_options_arrive_as_they_are() -> None:
+    site = dataclasses.replace(FULL, account="", partition="a=")
+    script = ENGINE.files(site, plan(1), "name")["job.sbatch"]
+    assert "#SBATCH --account=\n" in script and "#SBATCH --partition=a=\n" in script

@@ -22,6 +22,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import SchedulerJob
 
 _FILE = "job.json"
+_MOST_GB = 1e9
 _ADDRESS = re.compile(r"([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}")
 
 
@@ -56,6 +57,8 @@ class RaySite(GpuSite):
             )
         if self.cpus < 1 or self.retries < 0:
             raise ValueError("cpus must be at least 1, and retries at least 0")
+        if self.memory_gb is not None and not 0 < self.memory_gb < _MOST_GB:
+            raise ValueError(f"memory_gb = {self.memory_gb:g}: must be above 0, and below {_MOST_GB:g}")
 
 
 RAY = Program(

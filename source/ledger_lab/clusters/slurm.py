@@ -182,7 +182,7 @@ class Slurm(Engine):
             "array": f"0-{len(plan.trainings) - 1}{'' if plan.at_once is None else f'%{plan.at_once}'}",
             "output": "output/%a.log",
             "open-mode": "append",
-            "requeue": "",
+            "requeue": True,
             "time": site.time,
             "signal": f"B:USR1@{site.grace_s}",
             "nodes": plan.nodes,
@@ -199,7 +199,7 @@ class Slurm(Engine):
             "ntasks-per-node": 1,
             "cpus-per-task": site.cpus,
             "kill-on-bad-exit": 0,
-            "label": "" if plan.nodes > 1 else None,
+            "label": True if plan.nodes > 1 else None,
         }
         prepare = [f"module load {each} || exit 2" for each in site.modules]
         prepare += [f"export {key}={shlex.quote(value)}" for key, value in site.environment.items()]
@@ -309,8 +309,9 @@ class Slurm(Engine):
 
 
 def _flags(values: Mapping[str, object]) -> list[str]:
-    """Return options of a command; those that are ``None`` are left out, and switches are empty."""
-    return [f"--{key}={value}".removesuffix("=") for key, value in values.items() if value is not None]
+    """Return options of a command; those that are ``None`` are left out, and switches are ``True``."""
+    given = {key: value for key, value in values.items() if value is not None}
+    return [f"--{key}" if value is True else f"--{key}={value}" for key, value in given.items()]
 
 
 def _cluster_name() -> str:
