@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.documents import LARGEST_BYTES, read_json, read_toml, yaml_text
@@ -25,7 +25,15 @@ from ledger_lab.tasks.recipes.recipe_file import read_recipe
 
 
 @pytest.mark.parametrize(
-    "content", [b"a = ", b"a = " + b"9" * 10_000, b"a = " + b"[" * 5000, "a = 'ÿ'".encode("latin-1")]
+    "content",
+    [
+        b"a = ",
+        b"a = " + b"9" * 10_000,
+        b"a = " + b"9" * 400,
+        b"a = [{b = [-9223372036854775809]}]",
+        b"a = " + b"[" * 5000,
+        "a = 'ÿ'".encode("latin-1"),
+    ],
 )
 def test_what_is_no_toml_is_refused_in_one_line_by_every_reader(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "wrong.toml"
@@ -88,7 +96,7 @@ def test_prices_with_which_nothing_can_be_computed_are_refused(old: str, new: st
     path.write_text(PRICE)
     assert set(load_prices(path)) == {"x"}
     path.write_text(PRICE.replace(old, new))
-    with pytest.raises(UserError, match=r"(Expected `(float|int)` [<>]= .*|Number out of range) - at `\$\."):
+    with pytest.raises(UserError, match=r"Expected `(float|int)` [<>]= .* - at `\$\.|more than 64 bits"):
         load_prices(path)
 
 
@@ -143,6 +151,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
+@example({"a": "\x85\n", "b": "x\x85y\n", "c": "a\rb\n", "d": "\u2028\n", "e": " a\n\n", "f": "1e3\n"})
 def test_yaml_is_read_back_as_it_was_written(value: dict[str, object]) -> None:
     assert yaml.safe_load(yaml_text(value)) == value
 

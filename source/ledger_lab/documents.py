@@ -49,13 +49,24 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     Raises:
         OSError: If it can't be read.
-        ValueError: If it can't be read as a file (:func:`read_file`), is not TOML in UTF-8, or nests too deep.
+        ValueError: If it can't be read as a file (:func:`read_file`), is not TOML in UTF-8, nests too deep, or has a
+            whole number of more than 64 bits.
     """
     text = read_file(path).decode("utf-8-sig")  # some editors begin a file with a byte order mark
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
     except RecursionError:
         raise ValueError("tables and lists nest too deep") from None
+    pending: list[tuple[str, Any]] = [*content.items()]
+    while pending:
+        name, value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.items()
+        elif isinstance(value, list):
+            pending += ((name, each) for each in value)
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ValueError(f"{name!r} is a whole number of more than 64 bits")
+    return content
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -108,7 +119,8 @@ def yaml_text(value: Any) -> str:
 
     def text(dumper: Dumper, value: str) -> Any:
         is_plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
-        style = "|" if value.endswith("\n") else None if is_plain else '"'
+        is_block = value.endswith("\n") and value.replace("\n", "").isprintable()
+        style = "|" if is_block else None if is_plain else '"'  # a block would end lines at other characters, too
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
