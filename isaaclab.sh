@@ -207,7 +207,7 @@ for active in "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}"; do
     status=0
     probe "$active" || status=$?
     if ((status == 4)); then
-        die "the environment $active has no ledger_lab; run: $active/bin/python -m pip install --no-deps -e ${root@Q}"
+        die "the environment $active has no ledger_lab; run: $active/bin/python -m pip install -e ${root@Q}"
     elif ((status == 0)); then
         prefix=$active
         break

@@ -244,7 +244,7 @@ def check_ledger_lab(installed: str | None) -> Finding:
     """
     if installed is None:
         text = "not installed: scripts work from the source tree, but `isaaclab train` does not find the tasks"
-        return warn(text, "python -m pip install --no-deps -e . in the source tree")
+        return warn(text, "python -m pip install -e . in the source tree")
     return ok(f"version {installed}")
 
 
