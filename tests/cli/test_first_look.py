@@ -71,6 +71,7 @@ def test_a_refusal_does_not_wait_for_torch_or_isaac_lab(tmp_path: Path) -> None:
         ["--checkpoint", "LedgerLab-Ant", "--panel", "ant_v1", "--target", "0.5", "--usd_per_hour", "2"],
         ["--resume", "aa", "--task", "LedgerLab-Cartpoel"],
         ["--resume", "LOGS/r_aa"],
+        ["--resume", "bb", "--on", "slurm"],  # a run in the ledger of the cluster
     ],
 )
 def test_requests_that_may_be_valid_are_not_refused_early(

@@ -34,5 +34,8 @@ def first_look(request: type[Request], argv: Sequence[str]) -> None:
     if asks_for_help or os.environ.get("WORLD_SIZE", "1") != "1":
         return
     if "nproc" in flag_names(request):
-        _, argv = requested_processes(requested_elsewhere(argv)[1])
+        elsewhere, argv = requested_elsewhere(argv)
+        if elsewhere is not None:
+            return  # the submission checks the request, with the ledger of the cluster
+        _, argv = requested_processes(argv)
     require_known(request.parse(argv).named())
