@@ -241,4 +241,6 @@ _MAY_CHANGE = (
 def _deciding(request: Mapping[str, Any]) -> list[str]:
     """Return the flags and overrides of a request that decide how a run trains."""
     names = ["device", *(name for name in flag_names(TrainRequest, each_attempt=False) if name not in _MAY_CHANGE)]
-    return [*(f"--{name} {value}" for name in names if (value := request.get(name))), *request["overrides"]]
+    overrides = request.get("overrides")  # a ledger may hold anything
+    flags = (f"--{name} {value}" for name in names if (value := request.get(name)))
+    return [*flags, *map(str, overrides if isinstance(overrides, list) else ())]

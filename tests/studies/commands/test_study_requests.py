@@ -9,6 +9,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.studies.checks import request_of
+from ledger_lab.studies.commands.scaling import report_scaling
 from ledger_lab.studies.commands.study import run_study
 from ledger_lab.studies.declared import load_study
 from tests.fakes.ledgers import write_run
@@ -61,3 +62,14 @@ def test_what_trains_the_same_is_counted(trained: Path) -> None:
     (trained / "r.toml").write_text("version = 1\n[recipe]\nminibatches = 4\n")
     with pytest.raises(UserError, match=r"trained with \S+=2, but the study now asks for \S+=4: "):
         run_study([*study(trained, same), "--dry_run"])
+
+
+@pytest.mark.parametrize(
+    "request_of_run", [{"task": "T"}, *({"overrides": each} for each in (None, "agent.a=1", [["agent.a=1"]], [1], {}))]
+)
+def test_a_request_of_another_form_ends_in_no_traceback(tmp_path: Path, request_of_run: dict[str, object]) -> None:
+    write_run(tmp_path / "logs", "aa", cohort="s", seed=1, request=request_of_run)
+    with pytest.raises(UserError, match="cohort s was trained with ") as refused:
+        run_study([*study(tmp_path, ["--eval_every", "4"]), "--dry_run"])
+    assert "\n" not in str(refused.value)
+    assert report_scaling(["--log_root", str(tmp_path / "logs")]) == 0

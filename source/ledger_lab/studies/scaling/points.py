@@ -376,7 +376,9 @@ def _treatment(declared: RunDeclared) -> list[str]:
     What LedgerLab itself derived from the size, such as a scaled learning rate, is not in a request: only its rule is.
     """
     request = declared.request or {"overrides": declared.overrides}
-    found = sorted(each for each in request.get("overrides", ()) if not each.startswith(_SIZE))
+    overrides = request.get("overrides")  # a ledger may hold anything
+    texts = map(str, overrides if isinstance(overrides, list) else ())
+    found = sorted(each for each in texts if not each.startswith(_SIZE))
     if rule := request.get("scale_lr"):
         found.append(f"--scale_lr {'sqrt' if rule is True else rule}")
     if request.get("keep_minibatch_size"):

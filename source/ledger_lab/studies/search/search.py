@@ -410,7 +410,8 @@ def _of_ledger(seed: int, runs: Sequence[Run], *, with_scores: bool) -> SeedRun:
     if last.proven and outcome is not Outcome.RUNNING:
         outcome = Outcome.REACHED
     limit_s = (last.declared.request or {}).get("limit_s")
-    cap_s = None if limit_s is None else float(limit_s) + sum(each.wall_s for each in summaries[:-1])
+    known = isinstance(limit_s, int | float)  # a ledger may hold anything
+    cap_s = float(limit_s) + sum(each.wall_s for each in summaries[:-1]) if known else None
     wall_s = sum(each.wall_s for each in summaries)
     if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
         outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
