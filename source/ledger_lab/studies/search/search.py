@@ -409,9 +409,9 @@ def _of_ledger(seed: int, runs: Sequence[Run], *, with_scores: bool) -> SeedRun:
     outcome = outcome_of(last.attempts[-1].status, next(saved, len(attempts)))
     if last.proven and outcome is not Outcome.RUNNING:
         outcome = Outcome.REACHED
-    limit_s = (last.declared.request or {}).get("limit_s")
-    known = isinstance(limit_s, int | float)  # a ledger may hold anything
-    cap_s = float(limit_s) + sum(each.wall_s for each in summaries[:-1]) if known else None
+    limit_s: object = (last.declared.request or {}).get("limit_s")
+    earlier_s = sum(each.wall_s for each in summaries[:-1])
+    cap_s = float(limit_s) + earlier_s if isinstance(limit_s, int | float) else None  # a ledger may hold anything
     wall_s = sum(each.wall_s for each in summaries)
     if outcome is Outcome.INTERRUPTED and cap_s is not None and wall_s >= cap_s:
         outcome = Outcome.CAPPED  # it had used up its time when it was interrupted
