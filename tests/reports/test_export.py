@@ -58,6 +58,14 @@ def test_parquet_and_csv_hold_every_row(ledger: Contents, tmp_path: Path, monkey
             assert len(lines) == len(rows)
 
 
+def test_a_run_in_a_folder_whose_name_is_no_text_is_exported(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"\xff")
+    write_run(root, "aa")
+    runs = read_ledger(root).runs
+    export_tables(Contents(runs, [summarize_run(run) for run in runs], []), tmp_path / "out", ["csv"])
+    assert f"{tmp_path}/\ufffd/" in (tmp_path / "out" / "runs.csv").read_text()
+
+
 def test_a_folder_that_cannot_be_written_gives_an_error_of_one_line(ledger: Contents, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write"):

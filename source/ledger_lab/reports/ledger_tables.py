@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -192,7 +193,7 @@ _RUNS: list[Column[_Line]] = [
     column("accelerator VARCHAR", lambda of: of.run.declared.hardware.get("accelerator")),
     column("cpu VARCHAR", lambda of: of.run.declared.hardware.get("cpu")),
     column("declared_at TIMESTAMP", lambda of: _utc(of.run.declared_at)),
-    column("directory VARCHAR", lambda of: str(of.run.directory)),
+    column("directory VARCHAR", lambda of: os.fsencode(of.run.directory).decode(errors="replace")),
 ]
 
 _ATTEMPTS: list[Column[_Line]] = [
