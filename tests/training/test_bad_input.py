@@ -144,10 +144,15 @@ TRAIN_MISTAKES = [
     (["agent.actor.activation=foo"], r"agent.actor.activation 'foo': .*'elu', .*"),
     (["--rl_library", "rl_games", "agent.params.config.gamma=99"], r"config.gamma 99: must lie between 0 and 1"),
     (["agent.algorithm=3"], r"agent.algorithm is a group: name one of its settings class_name"),
-    (["agent.actor.hidden_dims=[]"], r"agent.actor.hidden_dims is of type list .\[32, 32\]., and '\[\]' is not"),
+    (["agent.actor=null"], r"'agent.actor=null': agent.actor is a group: name one of its settings class_name, "),
+    (
+        ["--rl_library", "skrl", "agent.agent.experiment=null"],
+        r"agent.agent.experiment is a group: name one of its settings ",
+    ),
+    (["agent.actor.hidden_dims=[]"], r"agent.actor.hidden_dims is a list like \[32, 32\], and '\[\]' is not"),
     (
         ["env.events.reset_pole.params.position_range=[-1,1,2]"],
-        r"params.position_range is of type tuple \(\(-?\d.*\)\), and '\[-1,1,2\]' is not",
+        r"params.position_range is a list of 2 values like \[-?\d.*\], and '\[-1,1,2\]' is not",
     ),
     (
         ["env.rewards.pole_pos.params.asset_cfg.joint_ids=slice(None)"],

@@ -206,7 +206,8 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
     if type(node) is int and (isinstance(parent, Mapping) or "float" in _declared_type(parent, path[-1])):
         node = float(node)  # 4 may stand for 4.0, in a YAML file always
     parsed = _parse(value)
-    if node is None or (parsed is None and (key in ruled or _may_be_none(parent, path[-1], node))):
+    needed = root == "agent" and bool(children(node))  # a library fails without a group of its settings
+    if node is None or (parsed is None and (key in ruled or _may_be_none(parent, path[-1], node, needed=needed))):
         return
     if isinstance(node, tuple) and "..." in _declared_type(parent, path[-1]):
         node = list(node)  # of any length
@@ -216,9 +217,11 @@ def _check_value(override: str, resolved: Mapping[str, Any], ruled: Container[st
             f"override {override!r}: {key} is a group: name one of its settings {', '.join(children(node))}"
         )
     if not _is_like(parsed, node):
-        kind = (
-            "a list of indices like [0, 1]" if isinstance(node, slice) else f"of type {type(node).__name__} ({node!r})"
-        )
+        kind = f"of type {type(node).__name__} ({node!r})"
+        if isinstance(node, slice):
+            kind = "a list of indices like [0, 1]"
+        elif isinstance(node, list | tuple):
+            kind = f"a list {f'of {len(node)} values ' if isinstance(node, tuple) else ''}like {[*node]}"
         raise UserError(f"override {override!r}: {key} is {kind}, and {value!r} is not")
 
 
@@ -243,10 +246,10 @@ def _is_like(value: Any, former: Any) -> bool:
     return isinstance(value, allowed) and (allowed is bool or not isinstance(value, bool))
 
 
-def _may_be_none(parent: Any, name: str, value: Any) -> bool:
-    """Tell whether a setting may be ``None``: numbers and switches only if their declaration allows it."""
+def _may_be_none(parent: Any, name: str, value: Any, *, needed: bool) -> bool:
+    """Tell whether a setting may be ``None``: numbers, switches and what is needed only if a declaration says so."""
     declared_so = any(word in _declared_type(parent, name) for word in ("None", "Optional", "Any"))
-    return declared_so or not isinstance(value, int | float)
+    return declared_so or not (needed or isinstance(value, int | float))
 
 
 def _declared_type(parent: Any, name: str) -> str:
