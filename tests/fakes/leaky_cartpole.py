@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -304,7 +305,9 @@ KICKS: dict[str, Any] = {
     "centred": centred_kick,
     "hourly": hourly_kick,
     "imported_clock": kick_by(lambda: clock() // 3600 % 24),
+    "clock_elsewhere": kick_by(lambda: sys.modules["time"].time() // 3600 % 24),
     "dated": kick_by(lambda: datetime.now().hour),
+    "dated_today": kick_by(lambda: datetime.today().hour),
     "process": kick_by(lambda: os.getpid() % 7),
     "hashed": kick_by(lambda: hash("cart-pole") % 100_003 / 1000),
     "threads": kick_by(lambda: torch.get_num_threads() + 0),

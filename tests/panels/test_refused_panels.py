@@ -80,7 +80,16 @@ TERMS: dict[str, tuple[Any, str]] = {
     },
     **{
         name: (KICKS[name], "reset event 'surprise' changes .*step counters, the clock")
-        for name in ("hourly", "imported_clock", "dated", "process", "hashed", "threads")
+        for name in (
+            "hourly",
+            "imported_clock",
+            "clock_elsewhere",
+            "dated",
+            "dated_today",
+            "process",
+            "hashed",
+            "threads",
+        )
     },
     "others": (relative_to_the_others, "observation 'mixed' .*This depends on other environments"),
     "farthest": (MIXING_OBSERVATIONS["farthest"], "observation 'mixed' .*This depends on other environments"),

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 _LATER = 1_000_003
 """How far clocks [s] and step counters are ahead in other surroundings."""
 
+_AHEAD = ContextVar("_AHEAD", default=False)
+"""Whether clocks and the process id are others for this thread: LedgerLab's own threads go on measuring."""
+
 
 class _Later(datetime.datetime):
     """A clock's date and time, some days ahead."""
@@ -35,8 +39,8 @@ class _Later(datetime.datetime):
 
 
 def _ahead(read: Callable[[], float], by: int = _LATER) -> Callable[[], float]:
-    """Return what reads a clock or a process id, and adds a constant."""
-    return lambda: read() + by
+    """Return what reads a clock or a process id, and adds a constant in other surroundings."""
+    return lambda: read() + (by if _AHEAD.get() else 0)
 
 
 _CLOCKS = (time.time, time.monotonic, time.perf_counter)
@@ -68,7 +72,7 @@ class _OtherModule:
 def other_surroundings(base: ManagerBasedRLEnv, modules: Iterable[ModuleType] = ()) -> Iterator[None]:
     """Within the context, change step counters, clocks, process id, hashes, numbers of threads and random streams.
 
-    Functions of the standard library are replaced where the modules refer to them.
+    Clocks are others for the whole calling thread; other functions are replaced where the modules refer to them.
 
     Args:
         base: The environment, unwrapped.
@@ -81,6 +85,9 @@ def other_surroundings(base: ManagerBasedRLEnv, modules: Iterable[ModuleType] = 
         random.seed(random.getrandbits(32))
         for name in COUNTERS:
             replace_until(undo, base, name, getattr(base, name) + _LATER)
+        undo.callback(_AHEAD.reset, _AHEAD.set(True))
+        for clock in (*_CLOCKS, *_CLOCKS_NS):
+            replace_until(undo, time, clock.__name__, _OTHERS[id(clock)])
         for module in modules:
             for name, value in {"hash": builtins.hash, **vars(module)}.items():
                 if isinstance(value, ModuleType) and value in (datetime, os, time, torch):
