@@ -163,8 +163,14 @@ def test_nothing_is_created_that_every_user_may_write(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o664
 
 
-def test_too_little_memory_is_told_in_one_line(tmp_path: Path) -> None:
-    shell = 'ulimit -v 2000000; exec "$@"'
-    refused = run("train", cwd=tmp_path, prefix=("bash", "-c", shell, "bash"))
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ("ulimit -v 2000000", "error: not enough memory (libtorch"),
+        ("mkdir gone; cd gone; rmdir ../gone", "error: the working folder was removed: change to another folder (cd)"),
+    ],
+)
+def test_surroundings_in_which_nothing_can_run_are_told_in_one_line(tmp_path: Path, shell: str, said: str) -> None:
+    refused = run("train", cwd=tmp_path, prefix=("bash", "-c", f'{shell}; exec "$@"', "bash"))
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
-    assert refused.stderr.startswith("error: not enough memory (libtorch")
+    assert refused.stderr.startswith(said)

@@ -169,6 +169,7 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
     accept_surroundings()
     try:
         try:
+            _require_working_folder()
             sys.exit(program(sys.argv[1:]))
         finally:
             sys.stdout.flush()  # a reader that has gone is noticed here, and not at the exit of the interpreter
@@ -192,6 +193,14 @@ def run_script(program: Callable[[Sequence[str]], int | None]) -> NoReturn:
         sys.exit(130)
     except Terminated:
         sys.exit(143)
+
+
+def _require_working_folder() -> None:
+    """Refuse a working folder that was removed: some libraries then end the process without a word on the cause."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise UserError("the working folder was removed: change to another folder (cd)") from error
 
 
 def _nobody_reads(stream: IO[str]) -> bool:
