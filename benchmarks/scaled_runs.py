@@ -21,7 +21,7 @@ def _declared(price: Price, processes: int) -> tuple[RunDeclared, RunSummary]:
         declaration("simulated", 0), price=price.to_dict(), world_size=processes, machines=1, cohort=None,
         max_iterations=10**9, num_envs=64, horizon=16,
     )  # fmt: skip
-    return declared, summarize_run(Run(Path(), declared, datetime.now(UTC), (), ()))
+    return declared, summarize_run(Run(Path(), declared, datetime.now(UTC), (), (), ()))
 
 
 def simulated_run(

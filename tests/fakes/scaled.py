@@ -51,7 +51,7 @@ def scaled(
     written |= {name: value for name, value in changes.items() if name in declarable}
     run_id = changes.get("run_id", f"{processes}x{num_envs}")
     declaration = declared(**{"run_id": run_id, **written})
-    summary = summarize_run(Run(Path(), declaration, datetime.now(UTC), (), ()))
+    summary = summarize_run(Run(Path(), declaration, datetime.now(UTC), (), (), ()))
     figures = {
         "wall_s": time_s, "env_steps": steps, "env_steps_per_s": rate, "phases": {"learn": time_s}, "unfinished": False,
         "status": "target_reached" if reached else "completed", "wall_to_target_s": time_s if reached else None,

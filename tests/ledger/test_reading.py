@@ -223,6 +223,7 @@ def test_several_processes_read_the_same_as_one(ledger: Path, monkeypatch: pytes
     together = read_ledger(ledger, on_progress=lambda *each: seen.append(each))
     assert [(run.run_id, run.rows) for run in together.runs] == [(run.run_id, run.rows) for run in alone.runs]
     assert ("attempts" in vars(together.runs[0])) == (batch == 1), "what is not asked for is not transferred"
+    assert [each.path for each in together.journals] == [each.path for each in alone.journals]
     assert together == alone
     total = sum(path.stat().st_size for path in find_journals(ledger))
     assert len(seen) == (6 if batch == 1 else 3) and seen[-1] == (total, total)

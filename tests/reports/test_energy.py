@@ -44,7 +44,7 @@ def attempt(number: int, wall_s: float, *journals: JournalContent) -> Attempt:
 
 
 def run(*attempts: Attempt, device: str = "cuda:0", world_size: int = 1) -> Run:
-    return Run(Path(), declared("aa", device=device, world_size=world_size), NOON, attempts, ())
+    return Run(Path(), declared("aa", device=device, world_size=world_size), NOON, attempts, (), ())
 
 
 def joules(a_run: Run) -> float | None:

@@ -182,7 +182,7 @@ class Run:
     attempts: tuple[Attempt, ...]
     evaluations: tuple[Evaluation, ...]
     """Stand-alone evaluations, by their first scores; evaluations without scores, by their start."""
-    journals: tuple[JournalContent, ...] = ()
+    journals: tuple[JournalContent, ...]
     """All journals of its directory."""
 
     @cached_property
