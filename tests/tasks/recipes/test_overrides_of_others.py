@@ -40,6 +40,7 @@ def test_what_could_become_python_is_refused(override: str) -> None:
         "env.sim.dt=0.005",
         "env.rewards.alive.weight=-1.5e-3",
         "agent.actor.hidden_dims=[64, 64]",
+        "agent.actor.hidden_dims=[ 64 , 64 ]",
         "agent.algorithm.class_name=PPO",
         "agent.empirical_normalization=true",
         "env.events.push=null",

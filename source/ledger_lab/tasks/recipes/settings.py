@@ -9,7 +9,8 @@ from typing import Any
 
 _DATA_KEY = re.compile(r"\+{0,2}[\w.]+", re.ASCII)
 _DATA = re.compile(
-    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*|[,\[] *|\])*+",  # never splits a word
+    r"(?>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?!lambda\b)[A-Za-z_][\w-]*"
+    r"|[,\[] *| ++(?=[,\]])|\])*+",  # never splits a word
     re.ASCII,
 )
 """Numbers, words, and lists of them: no name of a function or a class in another package (``package.module:name`` for
