@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import pytest
 
 from ledger_lab.errors import UserError
+from tests.conftest import script
 from tests.fakes.held_out import task_cfg
 
 
@@ -48,3 +51,18 @@ def test_a_task_in_a_wrapper_is_refused_by_name(registered: str) -> None:
     ):
         pass
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "physics", "why"),
+    [("LedgerLab-Ant", "newton_mjwarp", "joint-wrench sensor"), ("LedgerLab-Cartpole", "newton_kamino", "Kamino")],
+)
+def test_physics_that_cannot_be_deterministic_is_refused_before_a_run_is_kept(
+    task: str, physics: str, why: str, tmp_path: Path
+) -> None:
+    asked = ("--task", task, "--device", "cpu", "--num_envs", "4", "--no_eval", "--log_root", tmp_path)
+    finished = script("train", *asked, f"physics={physics}", "env.sim.physics.deterministic=true")
+    assert finished.returncode == 2, finished.stderr
+    *_, last = (finished.stdout + finished.stderr).strip().splitlines()
+    assert re.match(rf"error: env.sim.physics.deterministic: leave it out: .*{why}", last)
+    assert not [*tmp_path.rglob("*.jsonl")]

@@ -198,7 +198,7 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
         spread: Whether the worlds of Newton are ``env.scene.env_spacing`` apart, for people who watch.
 
     Raises:
-        UserError: If the task is registered with a wrapper.
+        UserError: If the task is registered with a wrapper, or its physics can't be deterministic and should be.
     """
     sees = any(isinstance(part, RayCasterCfg) for part in vars(env_cfg.scene).values())
     import_environment(env_cfg)
@@ -215,7 +215,7 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
         FirstErrorStack() as closing,
     ):
         with remembered_parameters():
-            env = gym.make(task, cfg=env_cfg)
+            env = _made(task, env_cfg)
         closing.callback(env.close)
         _require_unwrapped(task, env)
         if env_cfg.sim.device == "cpu":
@@ -223,6 +223,16 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
         if physics_name(env_cfg) == NATIVE:
             closing.enter_context(required_part("native endings")(env))
         yield env
+
+
+def _made(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Any:  # noqa: ANN401 - with Gymnasium's wrappers
+    """Create an environment; solvers and sensors of Newton that can't be deterministic are refused."""
+    try:
+        return gym.make(task, cfg=env_cfg)
+    except ValueError as error:
+        if is_newton(env_cfg) and env_cfg.sim.physics.deterministic and "determinis" in str(error):
+            raise UserError(f"env.sim.physics.deterministic: leave it out: {first_line(error)}") from error
+        raise
 
 
 @contextmanager
