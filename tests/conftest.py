@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import newton_usd_schemas  # noqa: F401 - USD looks for schemas once: when the first test opens a stage
 import pytest
 
@@ -24,6 +25,8 @@ let_threads_sleep()  # before a test imports torch: the workers of the suite sha
 compile_forward_only()  # as the programs, so that the kernels are the same
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would programs
 pytest.register_assert_rewrite("tests.fakes.robots")
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine fails no test
+hypothesis.settings.load_profile("untimed")
 
 ROOT = Path(__file__).parents[1]
 SHORT = ("--num_envs", "64", "--max_iterations", "3", "--device", "cpu", "--seed", "42", "agent.save_interval=1")

@@ -149,7 +149,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
 @example({"a": "\x85\n", "b": "x\x85y\n", "c": "a\rb\n", "d": "\u2028\n", "e": " a\n\n", "f": "1e3\n"})
 def test_yaml_is_read_back_as_it_was_written(value: dict[str, object]) -> None:

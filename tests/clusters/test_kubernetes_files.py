@@ -114,7 +114,7 @@ def test_users_values_stay_in_the_plan_and_the_script_is_constant() -> None:
 PRINTABLE = st.text().filter(str.isprintable) | st.text("$()ab{}:#-'\"\\ \U0001f600", max_size=20)
 
 
-@settings(max_examples=40, deadline=None)  # each example reads a whole file
+@settings(max_examples=40)  # each example reads a whole file
 @given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), PRINTABLE, max_size=4))
 def test_any_environment_arrives_in_the_pod_as_it_was_written(environment: dict[str, str]) -> None:
     job = job_of(dataclasses.replace(SIMPLE, environment=environment), plan(1))

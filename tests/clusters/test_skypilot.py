@@ -143,7 +143,7 @@ def test_the_script_that_skypilot_makes_carries_the_training_out(
 PRINTABLE = st.text().filter(str.isprintable) | st.text("$()ab{}:#-'\"\\ \U0001f600", max_size=20)
 
 
-@settings(max_examples=40, deadline=None)  # each example reads a whole file
+@settings(max_examples=40)  # each example reads a whole file
 @given(st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True), PRINTABLE, max_size=4))
 def test_any_environment_is_read_back_as_it_was_written(environment: dict[str, str]) -> None:
     task = yaml.safe_load(ENGINE.files(dataclasses.replace(SIMPLE, environment=environment), PLAN, NAME)["task.yaml"])

@@ -56,12 +56,11 @@ def test_each_library_takes_the_recipe(tmp_path: Path) -> None:
     assert not (tmp_path / "logs").exists()
 
 
-def test_the_tutorial_shows_every_file() -> None:
+def test_the_tutorial_shows_or_names_every_file() -> None:
     tutorial = (ROOT / "docs" / "tutorials" / "own_task.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"literalinclude\} \.\./examples/own_task/(\S+)", tutorial))
     files = {path.relative_to(EXAMPLE) for path in EXAMPLE.rglob("*") if path.is_file()}
     made = {path for path in files if any(re.search("^build$|egg-info$|^__pycache__$", part) for part in path.parts)}
-    assert shown == {str(path) for path in files - made - {Path("README.md")}}
+    assert [path for path in files - made - {Path("README.md")} if path.name not in tutorial] == []
 
 
 @pytest.mark.slow

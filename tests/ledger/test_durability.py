@@ -66,7 +66,7 @@ def test_zeros_after_a_power_failure_are_a_torn_line(tmp_path: Path) -> None:
     assert rows_in(path, whole[:-100] + b"\0" * 4096) == rows[:-1]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_flipped_bit_is_detected_and_located(tmp_path: Path, data: st.DataObject) -> None:
     whole = sample()
@@ -79,7 +79,7 @@ def test_every_flipped_bit_is_detected_and_located(tmp_path: Path, data: st.Data
     assert (raised.value.path, raised.value.line) == (path, whole[:position].count(b"\n") + 1)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_happens_to_a_file_no_wrong_row_is_accepted(tmp_path: Path, data: st.DataObject) -> None:
     whole = sample()

@@ -133,7 +133,7 @@ def test_rows_of_every_kind_are_tried(ledger: Hostile) -> None:
         assert set(some) <= required
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_value_in_any_field_ends_a_command_in_a_traceback(
     ledger: Hostile,
@@ -151,7 +151,7 @@ def test_no_value_in_any_field_ends_a_command_in_a_traceback(
     assert asdict(summarize_run(sound)) == figures
 
 
-@settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(text=st.binary(max_size=300) | st.sampled_from([b"[" * 100_000, b'{"a":' * 100_000, b"1" * 10_000, b"\xff" * 9]))
 def test_no_bytes_in_place_of_the_fields_end_a_command_in_a_traceback(
     ledger: Hostile,

@@ -119,7 +119,7 @@ hosts = st.builds(
 samples = st.builds(Telemetry, wall_ns=counts, host=st.none() | hosts, devices=st.lists(devices, max_size=3))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=st.lists(windows | samples | counts.map(lambda count: checkpoint(count, count)), max_size=60),
     torn=st.integers(0, 2000),

@@ -128,7 +128,7 @@ def two_policies(draw: st.DrawFn) -> tuple[list[bool], list[bool], list[int]]:
 
 
 @given(two_policies())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_interval_and_p_value_never_contradict_each_other_not_even_as_they_are_shown(
     policies: tuple[list[bool], list[bool], list[int]],
 ) -> None:

@@ -274,7 +274,7 @@ def in_order(cohorts: list[CohortSummary]) -> list[CohortSummary]:
     return sorted(cohorts, key=lambda c: (c.cohort or "", c.panel_id))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(ledgers())
 def test_costs_add_up_over_attempts_runs_and_cohorts(drawn: list[DrawnRun]) -> None:
     with written(drawn) as root:
@@ -326,7 +326,7 @@ def check_cohort(cohort: CohortSummary, summaries: list[RunSummary], uncounted: 
         assert cohort.usd_per_target_reaching_checkpoint == pytest.approx(math.fsum(amounts) / reached)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(ledgers(), st.randoms(use_true_random=False))
 def test_the_order_of_journals_and_runs_does_not_matter(drawn: list[DrawnRun], shuffler: random.Random) -> None:
     with written(drawn) as root:

@@ -80,7 +80,7 @@ def test_no_event_if_the_success_before_is_unknown() -> None:
 
 
 @given(fall=st.integers(20, 200), width=st.floats(2, 60), seed=st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_robot_that_learns_not_to_fall_gives_no_event(fall: int, width: float, seed: int) -> None:
     assert found(lambda n: 0.98 if n < fall else 0.98 * 2 ** (-(n - fall) / width), lambda n: 0.0, seed=seed) == []
 

@@ -53,7 +53,7 @@ def sigmoid(n: int, middle: float, width: float = 12.0) -> float:
 # What passes the middle in the last quarter of the budget may be taken for too late: a forecast from scores that chance
 # has a part in.
 @given(middle=st.integers(20, 280), every=st.sampled_from([5, 10, 25]), seed=st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_training_that_learns_late_but_in_time_gives_no_event(middle: int, every: int, seed: int) -> None:
     said = judged(lambda n: 0.97 * sigmoid(n, middle), lambda n: 10 * sigmoid(n, middle - 20, 25), every, seed=seed)
     assert said == []

@@ -41,7 +41,7 @@ def test_a_training_without_figures_gives_no_event() -> None:
 
 
 @given(scale=st.floats(1e-6, 1e6), seed=st.integers(0, 50))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_scale_of_the_rewards_does_not_matter(scale: float, seed: int) -> None:
     stream = changed(
         healthy(iterations=200, seed=seed),
@@ -61,7 +61,7 @@ def test_the_scale_of_the_rewards_does_not_matter(scale: float, seed: int) -> No
         max_size=60,
     )
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_stream_of_figures_is_accepted_and_only_non_finite_ones_are_reported(
     streams: list[dict[str, float]],
 ) -> None:
