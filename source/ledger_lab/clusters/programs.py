@@ -90,7 +90,8 @@ class Program:
             said = _one_line(printed) or f"exit status {finished.returncode}"
             way = next((f": {way}" for part, way in self.ways_out.items() if part in printed), "")
             kind = NoAnswerError if self.unclear and self.unclear.search(said) else AskedInVainError
-            raise kind(f"{name}: {said[:_LONGEST_REASON]}{way}")
+            named = said if name in said else f"{name}: {said}"
+            raise kind(f"{named[:_LONGEST_REASON]}{way}")
         return _COLOUR.sub("", finished.stdout)
 
     def read[Answer](self, said: str, kind: type[Answer]) -> Answer:
