@@ -98,7 +98,7 @@ def _reports(name: str, runs: int, rows: int) -> Callable[[Checkout, Path], None
         if not log_root.exists():
             log_root.mkdir()
             checkout.run("-c", _WRITE, log_root, str(runs), str(rows))
-        checkout.note(name, checkout.run("scripts/report.py", "--log_root", log_root, "--json", os.devnull)[0])
+        checkout.note(name, checkout.run("scripts/report.py", "--log_root", log_root)[0])
 
     return measure
 
