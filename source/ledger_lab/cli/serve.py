@@ -115,7 +115,7 @@ def _listen(port: int) -> socket.socket:
     try:
         return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        reason = error if error.errno is None else os.strerror(error.errno)
         raise UserError(f"--port {port}: {reason}: give another port, or 0 for a free one") from error
 
 

@@ -410,7 +410,9 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome]) -> RatioEstimate:
                 refusal=f"{unpriced} of {len(side)} runs of {name} have no cost: name an --instance or give "
                 "--usd_per_hour (for your own hardware without measured energy, set its power_w)"
             )
-    runs_a, runs_b = ([(outcome.usd or 0.0, outcome.reached_target) for outcome in side] for side in (a, b))
+    runs_a, runs_b = (
+        [(outcome.usd, outcome.reached_target) for outcome in side if outcome.usd is not None] for side in (a, b)
+    )
     spend_a, spend_b = (sum(usd for usd, _ in runs) for runs in (runs_a, runs_b))
     reached_a, reached_b = (sum(reached for _, reached in runs) for runs in (runs_a, runs_b))
     if not reached_a and not reached_b:

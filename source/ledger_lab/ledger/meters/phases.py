@@ -52,8 +52,7 @@ class Phase(StrEnum):
     """Time in which the process was stopped, by Ctrl-Z, by SIGSTOP or by a frozen container. It is a part of the
     wall-clock time and of the cost."""
     SHUTDOWN = "shutdown"
-    """Closing the simulation, and the time from the end row of an attempt until its processes have exited and its
-    report is loaded."""
+    """Closing the simulation, and the time from the end row of an attempt until its processes have exited."""
     UNATTRIBUTED = "unattributed"
     """Time outside of all windows."""
 

@@ -275,8 +275,9 @@ def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Dra
     """Draw the cost against the time to the target of all settings with this target, if two sizes have a price."""
     points = [(setting, point) for setting, own in settings.items() for point in _points(own)]
     sizes: list[tuple[str, ScalingPoint]] = []
+    spent_usd = {run.run_id: spent for _, point in points for run in point.runs if (spent := _spent_usd(run))}
     for setting, point in points:
-        if priced := [run for run in point.runs if _spent_usd(run) and run.identity.time_s > 0]:
+        if priced := [run for run in point.runs if run.run_id in spent_usd and run.identity.time_s > 0]:
             words = (setting.library, setting.instance, setting.treatment)
             sizes.append((" · ".join(shown(each) for each in words if each), point_of(priced)))
     if len(sizes) < 2:
@@ -300,7 +301,7 @@ def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Dra
             place = series.index(each[0])
             for run in each[1].runs:
                 run_mark(
-                    axes, run.identity.time_s / seconds, _spent_usd(run) or 0.0, run.run_id, colour=hue(place),
+                    axes, run.identity.time_s / seconds, spent_usd[run.run_id], run.run_id, colour=hue(place),
                     shape=mark(place), missed=not run.reached, arrow=(11.0, 11.0),
                 )  # fmt: skip
             if (medians := _medians(each)) is not None:
@@ -312,7 +313,7 @@ def _draw_target(settings: Mapping[Setting, Sequence[ScalingStudy]]) -> list[Dra
         )  # fmt: skip
         times = [run.identity.time_s / seconds for run in runs]
         logarithmic(axes, "x", times, f"wall-clock time to the target [{symbol}]", lambda value: f"{value:.3g}")
-        costs_usd = [_spent_usd(run) or 0.0 for run in runs]
+        costs_usd = [spent_usd[run.run_id] for run in runs]
         logarithmic(axes, "y", costs_usd, "cost to the target [USD]", lambda amount: f"${quantity(amount)}")
         handles = [
             key_of_marks(colour=hue(place), shape=mark(place), label=shown(each)) for place, each in enumerate(series)
