@@ -13,7 +13,7 @@ BENCHMARKS = {
     "cost_interval": "how often the interval of the cost per target-reaching checkpoint holds the true cost",
     "coverage": "how often each interval and each claim that LedgerLab prints is wrong",
     "engines": "success of policies under MuJoCo's C code, compared with MuJoCo-Warp",
-    "error_budget": "how often chains of runs, and confirmations of chosen sizes, confirm a policy below the target",
+    "error_budget": "how often chains of runs, and proofs of chosen sizes, prove a policy below the target",
     "evaluate": "time to score several checkpoints, compared with one",
     "evaluators": "how far common evaluation methods over- or underestimate the success rate",
     "gpu": "everything that is to be measured on a GPU, in one call of nine minutes",
@@ -43,7 +43,7 @@ BENCHMARKS = {
     "time_to_target": "time to the target with LedgerLab's recipe, compared with Isaac Lab's",
     "timing": "phases of a training on a GPU, by --timing host, events and synchronized",
     "training_kills": "check that the ledger stays correct when trainings are killed",
-    "verdict": "how often policies below the target are confirmed, and how soon good policies are confirmed",
+    "verdict": "how often policies below the target are proven, and how soon good policies are proven",
     "versus": "how often the comparison of two policies claims a difference, and how often its interval is right",
 }
 

@@ -28,7 +28,7 @@ _EPISODES = 256
 """Episodes of the panel of a chain."""
 
 _PANELS = (10, 40)
-"""Panels of each run of a chain: screenings and confirmations."""
+"""Panels of each run of a chain: checks and proofs."""
 
 _BRANCHES = 5
 """Runs that begin with the same run."""
@@ -44,7 +44,7 @@ CHAINS: dict[str, tuple[tuple[str, float], ...]] = {
 allows. A policy that swings is at 1.26 times 0.8 = 1.008 for half of the time."""
 
 _CHOSEN_PANELS = 40
-"""Panels of a run that chooses the sizes of its confirmations."""
+"""Panels of a run that chooses the sizes of its proofs."""
 
 _SIZES = np.arange(40, 401, 4)
 """Sizes that it chooses from; smaller panels prove nothing."""
@@ -104,7 +104,7 @@ def bench_error_budget(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks error_budget",
-        description="Measure how often policies below the target are confirmed although the error budget is shared. "
+        description="Measure how often policies below the target are proven although the error budget is shared. "
         "First part: chains of two and three runs, each of which starts with a checkpoint of the run before and with "
         "the error budget that this run has left. Second part: several runs that start with checkpoints of the same "
         "run. Third part: a run that chooses the number of episodes of each panel, as the recording API permits, and a "
@@ -184,7 +184,7 @@ def examine_chain(
             looks = draw_looks(scenario, _EPISODES, chains, rng)
             any_false |= pass_by_rule(looks, scenario.success, rule, _EPISODES, rng, standing).false
             if carried:
-                left = standing.after_confirmation
+                left = standing.after_proof
     return ChainFinding(
         policies=policies,
         runs_of_a_chain=length,
@@ -210,9 +210,9 @@ def examine_branches(rule: VerdictRule, trees: int, rng: Generator) -> BranchFin
     false = pass_by_rule(looks, scenario.success, rule, _EPISODES, rng, first).false
     for _ in range(_BRANCHES):
         looks = draw_looks(scenario, _EPISODES, trees, rng)
-        standing = Standing.of(first.after_confirmation, (trees,))
+        standing = Standing.of(first.after_proof, (trees,))
         false |= pass_by_rule(looks, scenario.success, rule, _EPISODES, rng, standing).false
-    bounds = [false_pass_bound([rule.error_budget, *[left] * _BRANCHES]) for left in first.after_confirmation.tolist()]
+    bounds = [false_pass_bound([rule.error_budget, *[left] * _BRANCHES]) for left in first.after_proof.tolist()]
     return BranchFinding(branches=_BRANCHES, trees=trees, false_passes=int(false.sum()), bound=float(np.mean(bounds)))
 
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks kills``: writers killed at random times lose no row that was confirmed as durable."""
+"""``python -m benchmarks kills``: writers killed at random times lose no row that was proven as durable."""
 
 from __future__ import annotations
 

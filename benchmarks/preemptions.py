@@ -273,10 +273,9 @@ def _differences(run: Run, twin: Run) -> Iterator[str]:
     learned, alone = ({w.iteration: w.figures for _, w in each.windows if w.figures} for each in (run, twin))
     if strange := [iteration for iteration, figures in alone.items() if learned.get(iteration) != figures]:
         yield f"returns or losses of iterations {strange} are not those without interruptions"
-    # Confirmations use other seeds in each run, and their outcome may change which policies are screened later.
+    # Proofs use other seeds in each run, and their outcome may change which policies are checked later.
     told, expected = (
-        {row.checkpoint_sha256: row.outcomes for row in each.results if row.purpose == "screening"}
-        for each in (run, twin)
+        {row.checkpoint_sha256: row.outcomes for row in each.results if row.purpose == "check"} for each in (run, twin)
     )
     both = told.keys() & expected.keys()
     if not both or any(told[sha256] != expected[sha256] for sha256 in both):

@@ -16,7 +16,7 @@ from benchmarks.simulation import parse_simulation, with_progress
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.training.health import Settings
-from ledger_lab.training.health.held_out import RewardHacking, Screening
+from ledger_lab.training.health.held_out import Check, RewardHacking
 from ledger_lab.units import percent
 
 _SCREENINGS = 50
@@ -42,7 +42,7 @@ class Scenario:
     """Correlation between the outcomes of a policy in the cells of a seed, apart from the difficulty, in [0, 1]."""
 
     def draw(self, generator: Generator) -> list[tuple[bool, ...]]:
-        """Draw the outcomes of all screenings, cell after cell."""
+        """Draw the outcomes of all checks, cell after cell."""
         normal = NormalDist()
         levels = [normal.inv_cdf(self.success), normal.inv_cdf(self.later)]
         level = np.repeat(levels, [_SCREENINGS // 2, _SCREENINGS - _SCREENINGS // 2])
@@ -62,7 +62,7 @@ class Finding:
     trainings: int
     reported: int
     reported_by_pooling: int
-    """The same for an earlier rule, which pooled the episodes of two screenings as if they were independent."""
+    """The same for an earlier rule, which pooled the episodes of two checks as if they were independent."""
 
 
 def bench_reward_hacking(argv: Sequence[str]) -> int:
@@ -79,7 +79,7 @@ def bench_reward_hacking(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks reward_hacking",
-        description=f"Simulate trainings with {_SCREENINGS} screenings each, whose return always rises. Count how many "
+        description=f"Simulate trainings with {_SCREENINGS} checks each, whose return always rises. Count how many "
         "report the health event reward_hacking, although the success rate stays the same, or because it falls.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks reward_hacking --trainings 200",
     )
@@ -92,7 +92,7 @@ def bench_reward_hacking(argv: Sequence[str]) -> int:
     worst = max(each.reported / each.trainings for each in steady)
     console.print(f"without a fall, at most {percent(worst, 2)} of the trainings report one")
     rows = [asdict(each) for each in findings]
-    write_findings(args.json, seed=args.seed, screenings=_SCREENINGS, most_false_reports=worst, findings=rows)
+    write_findings(args.json, seed=args.seed, checks=_SCREENINGS, most_false_reports=worst, findings=rows)
     return 0
 
 
@@ -111,7 +111,7 @@ def examine(scenario: Scenario, trainings: int, generator: Generator) -> Finding
         rule, returns, found = RewardHacking(Settings()), [0.0], False
         for number, success in enumerate(outcomes, start=1):
             returns.append(float(number))
-            found |= rule.look(Screening(number, success, seeds, (float(number),)), returns) is not None
+            found |= rule.look(Check(number, success, seeds, (float(number),)), returns) is not None
         reported += found
         by_pooling += _pooled(outcomes)
     return Finding(scenario=scenario, trainings=trainings, reported=reported, reported_by_pooling=by_pooling)

@@ -60,7 +60,7 @@ def write_ledger(
     """Write a ledger: per run, a training process's journal and a supervisor's.
 
     Three in five rows are phase windows, two in five are telemetry of one accelerator. Each run has four checkpoints,
-    three scores and a confirmation.
+    three scores and a proof.
 
     Args:
         root: Existing root of the ledger.
@@ -209,7 +209,7 @@ def result(
         iteration: Iterations completed when the checkpoint was saved.
         index: Training seed of the run.
         wall_ns: Age of the attempt [ns].
-        last: Whether it is the confirmation that ends the run.
+        last: Whether it is the proof that ends the run.
         episodes: Held-out episodes of the panel.
     """
     rule = VerdictRule.of_version(1, 0.9)  # the rule and the target that the runs declare
@@ -230,9 +230,9 @@ def result(
         checkpoint_sha256=f"{iteration:064x}",
         panel="cartpole_v1",
         panel_id="p1-" + "0" * 64,
-        purpose="confirmation" if last else "screening",
-        confirmation=1,
-        needed=rule.first_needs(episodes) if last else rule.screening_needs(episodes),
+        purpose="proof" if last else "check",
+        proof=1,
+        needed=rule.first_needs(episodes) if last else rule.check_needs(episodes),
         exactness="statistical",
         device="cuda:0",
         wall_ns=wall_ns,

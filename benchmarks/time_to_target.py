@@ -51,26 +51,26 @@ RECIPES: dict[str, tuple[PpoRecipe, PpoRecipe]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """One training to its confirmed target."""
+    """One training to its proven target."""
 
     arm: str
     """``tuned`` or ``stock``."""
     seed: int
     target_reached: bool
     to_target_s: float | None
-    """Seconds from the start of Python until the confirmation; ``None`` without one."""
+    """Seconds from the start of Python until the proof; ``None`` without one."""
     after_startup_s: float | None
     """The same time without start-up and compilation."""
     wall_s: float
     startup_s: float
     """Start-up and compilation."""
     iterations: int
-    """Iterations of the policy that was confirmed, else of the whole training."""
-    confirmations: int
+    """Iterations of the policy that was proven, else of the whole training."""
+    proofs: int
 
 
 def bench_time_to_target(argv: Sequence[str]) -> int:
-    """Train both recipes to a confirmed target, in turn, and print every run and the medians.
+    """Train both recipes to a proven target, in turn, and print every run and the medians.
 
     Both arms are complete runs of ``scripts/train.py`` in separate processes, on the same task, judged on the same
     panel by the same rule. They differ only in the recipe and the number of environments.
@@ -88,7 +88,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
         prog="benchmarks time_to_target",
         description="Compare the time to the target with LedgerLab's recipe and with Isaac Lab's recipe. Isaac Lab's "
         "recipe has its own networks, hyperparameters, and numbers of environments and iterations. Trainings with the "
-        "two recipes alternate. Each training ends when a policy is confirmed: when its score on fresh seeds proves "
+        "two recipes alternate. Each training ends when a policy is proven: when its score on fresh seeds proves "
         "that it reaches the target.",
         epilog="Example: ./isaaclab.sh -p -m benchmarks time_to_target --task LedgerLab-Ant --seeds 1 2 3",
     )
@@ -134,7 +134,7 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
             for arm in ("tuned", "stock") if index % 2 == 0 else ("stock", "tuned"):
                 trainings.append(_train(arm, seed, args, root))
                 progress.advance(len(trainings), f"{arm} {duration(trainings[-1].to_target_s)}")
-    table = Table("arm", "seed", "to target", "after start-up", "iterations", "confirmations", box=None, pad_edge=False)
+    table = Table("arm", "seed", "to target", "after start-up", "iterations", "proofs", box=None, pad_edge=False)
     for training in sorted(trainings, key=lambda each: (each.arm, each.seed)):
         table.add_row(
             training.arm,
@@ -142,13 +142,13 @@ def bench_time_to_target(argv: Sequence[str]) -> int:
             _seconds(training.to_target_s, training.wall_s),
             _seconds(training.after_startup_s, training.wall_s),
             str(training.iterations),
-            str(training.confirmations),
+            str(training.proofs),
         )
     console.print(table)
     medians = {name: _medians(trainings, name) for name in ("to_target_s", "after_startup_s")}
     for name, words in (("to_target_s", "start-up included"), ("after_startup_s", "after start-up")):
         tuned, stock_recipe = (medians[name][arm] for arm in ("tuned", "stock"))
-        line = f"median time to confirmed target, {words}: tuned {_median(tuned)}, stock {_median(stock_recipe)}"
+        line = f"median time to proven target, {words}: tuned {_median(tuned)}, stock {_median(stock_recipe)}"
         if tuned.median_s is not None and stock_recipe.median_s is not None:
             line += f": {stock_recipe.median_s / tuned.median_s:.2f} times sooner"
         console.print(line)
@@ -181,7 +181,7 @@ def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Trainin
     summary = summarize_run(run)
     startup_s = summary.phases.get("startup", 0.0) + summary.phases.get("compile", 0.0)
     to_target_s = summary.wall_to_target_s
-    last = summary.confirmed or summary.checkpoints[-1]
+    last = summary.proven or summary.checkpoints[-1]
     return Training(
         arm=arm,
         seed=seed,
@@ -191,7 +191,7 @@ def _train(arm: str, seed: int, args: argparse.Namespace, root: Path) -> Trainin
         wall_s=summary.wall_s,
         startup_s=startup_s,
         iterations=last.iteration,
-        confirmations=sum(row.purpose == "confirmation" for row in run.results),
+        proofs=sum(row.purpose == "proof" for row in run.results),
     )
 
 

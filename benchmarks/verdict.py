@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.comparison import add_json
 from ledger_lab.errors import UserError
-from ledger_lab.panels import ConfirmedShare, wilson_interval
+from ledger_lab.panels import ProvenShare, wilson_interval
 from ledger_lab.panels.verdict import RULE_VERSION, Standing, VerdictRule
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
@@ -23,7 +23,7 @@ from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.units import MISSING, percent
 
 _LENGTHS = (20, 100)
-"""Panels in a run; each panel is a look (one screening), or belongs to a confirmation."""
+"""Panels in a run; each panel is a look (one check), or belongs to a proof."""
 
 _SOON = 20
 """Panels within which a slightly good policy should pass."""
@@ -44,13 +44,13 @@ _COVERED_FAILURES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1)
 """Failure rates of the policies whose intervals are examined, as multiples of what the target allows."""
 
 _CONFIRMATIONS, _LATER = 20, 6
-"""Most confirmations of a run whose intervals are examined, and the number from which on they are counted separately,
+"""Most proofs of a run whose intervals are examined, and the number from which on they are counted separately,
 too."""
 
 _SETTINGS = {
-    "stake": "Share of the remaining error budget that the first panel of a confirmation may risk",
+    "stake": "Share of the remaining error budget that the first panel of a proof may risk",
     "extension": "Share of the remaining error budget that its extension may risk besides",
-    "futility": "Share of its stake below which a confirmation ends",
+    "futility": "Share of its stake below which a proof ends",
 }
 """Numbers of the rule that can be varied, with what they mean."""
 
@@ -64,7 +64,7 @@ class Scenario:
     """Final true success rate."""
     panels: int
     same_outcomes: bool
-    """Whether an unchanged policy gets the same outcomes on the screening's seeds at every look; otherwise the looks
+    """Whether an unchanged policy gets the same outcomes on the check's seeds at every look; otherwise the looks
     are independent. Real policies lie between the two."""
 
     @property
@@ -111,9 +111,9 @@ class Finding:
     """The same for a naive rule: pass at the first look whose share reaches the target."""
     without_pass: int
     soon: int
-    """Runs that passed within 20 panels (screenings and confirmations)."""
+    """Runs that passed within 20 panels (checks and proofs)."""
     median_panels: float | None
-    """Median number of panels (screenings and confirmations) until the pass; ``None`` if less than half of the runs
+    """Median number of panels (checks and proofs) until the pass; ``None`` if less than half of the runs
     passed."""
     p90_panels: float | None
     """90th percentile of the same."""
@@ -121,17 +121,17 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How often the interval of a confirmation that passed holds the true success of the policy."""
+    """How often the interval of a proof that passed holds the true success of the policy."""
 
     success: float
     """True success rate."""
     runs: int
-    """Runs of up to 20 confirmations."""
+    """Runs of up to 20 proofs."""
     passes: int
     covered: int
     """Passes whose interval, as reports show it, holds the true success rate."""
     later_passes: int
-    """Passes at the sixth confirmation of the run, or later."""
+    """Passes at the sixth proof of the run, or later."""
     later_covered: int
     """Those of them whose interval holds the true success rate."""
     covered_by_wilson: int
@@ -152,10 +152,10 @@ def bench_verdict(argv: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="benchmarks verdict",
-        description="Measure how often LedgerLab confirms a policy that is below its target, and how soon it "
-        "confirms a good policy. The benchmark simulates runs of policies whose true success is "
+        description="Measure how often LedgerLab proves a policy that is below its target, and how soon it "
+        "proves a good policy. The benchmark simulates runs of policies whose true success is "
         "known, without physics. A run scores its policy again and again. If a score is high enough "
-        "(screening), the next scores use fresh seeds and decide (confirmation). For comparison, a "
+        "(check), the next scores use fresh seeds and decide (proof). For comparison, a "
         "naive rule accepts the first score that reaches the target. The output has two cases for a "
         "policy that does not change: its scores are independent, or they are equal because the seeds "
         "are equal. Scores of real policies lie in between.",
@@ -175,7 +175,7 @@ def bench_verdict(argv: Sequence[str]) -> int:
         type=int,
         choices=range(1, RULE_VERSION + 1),
         default=RULE_VERSION,
-        help=f"Version of the rule (default: {RULE_VERSION}). Version 1 does not extend confirmations.",
+        help=f"Version of the rule (default: {RULE_VERSION}). Version 1 does not extend proofs.",
     )
     for name, what in _SETTINGS.items():
         parser.add_argument(f"--{name}", type=float, help=f"{what} (default: as in the rule).")
@@ -242,7 +242,7 @@ def examine(scenario: Scenario, rule: VerdictRule, episodes: int, runs: int, rng
 
 
 def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int, rng: Generator) -> Coverage:
-    """Simulate the confirmations of many runs, and the interval of those that pass.
+    """Simulate the proofs of many runs, and the interval of those that pass.
 
     Args:
         success: True success rate of the policy.
@@ -251,7 +251,7 @@ def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int
         runs: How many runs.
         rng: Random stream.
     """
-    passed = passed_confirmations([success], rule, episodes, runs, rng, last=_CONFIRMATIONS)
+    passed = passed_proofs([success], rule, episodes, runs, rng, last=_CONFIRMATIONS)
     later = [each for number, each in passed if number >= _LATER]
 
     def covered(intervals: Iterable[tuple[float, float]]) -> int:
@@ -268,15 +268,15 @@ def examine_interval(success: float, rule: VerdictRule, episodes: int, runs: int
     )
 
 
-def passed_confirmations(
+def passed_proofs(
     cells: Sequence[float],
     rule: VerdictRule,
     episodes: int,
     runs: int,
     rng: Generator,
     last: int = 1,
-) -> list[tuple[int, ConfirmedShare]]:
-    """Simulate the confirmations of many runs whose policy does not change, until they pass.
+) -> list[tuple[int, ProvenShare]]:
+    """Simulate the proofs of many runs whose policy does not change, until they pass.
 
     Args:
         cells: True success rate of the policy in each cell; the episodes of a panel are divided evenly.
@@ -284,12 +284,12 @@ def passed_confirmations(
         episodes: Episodes of the panel.
         runs: How many runs.
         rng: Random stream.
-        last: Most confirmations of a run.
+        last: Most proofs of a run.
 
     Returns:
-        The confirmations that pass, with their numbers in their runs.
+        The proofs that pass, with their numbers in their runs.
     """
-    standing, found = Standing.of(rule.error_budget, (runs,)), list[tuple[int, ConfirmedShare]]()
+    standing, found = Standing.of(rule.error_budget, (runs,)), list[tuple[int, ProvenShare]]()
     for number in range(1, last + 1):
         standing = rule.begin(of_runs(standing, np.flatnonzero(~standing.passed)))
         needed = rule.needs(standing, episodes)
@@ -301,7 +301,7 @@ def passed_confirmations(
             replace_runs(standing, running, now)
             running = running[rule.goes_on(now)]
         for run in np.flatnonzero(standing.passed).tolist():
-            proof = ConfirmedShare(
+            proof = ProvenShare(
                 successes=int(won[run]),
                 episodes=int(episodes * standing.panels[run]),
                 target=rule.target_success,
@@ -313,7 +313,7 @@ def passed_confirmations(
 
 
 def draw_looks(scenario: Scenario, episodes: int, runs: int, rng: Generator) -> NDArray[np.int64]:
-    """Draw the successes on the screening's panel at each look.
+    """Draw the successes on the check's panel at each look.
 
     If outcomes stay the same, each seed has a difficulty that is uniform in (0, 1), and the policy succeeds on it
     where its true success rate exceeds the difficulty.
@@ -341,41 +341,41 @@ def pass_by_rule(
     rng: Generator,
     standing: Standing | None = None,
 ) -> Passes:
-    """Screen and confirm by the rule of a run's verdict.
+    """Screen and prove by the rule of a run's verdict.
 
     Args:
-        looks: Successes of a screening at each panel; shape (panels, runs).
+        looks: Successes of a check at each panel; shape (panels, runs).
         success: True success at each panel; shape (panels,).
         rule: The rule.
         episodes: Episodes of the panel.
-        rng: Random stream of the confirmations.
+        rng: Random stream of the proofs.
         standing: What each run may risk at first; changed in place to what it may risk at last. By default, each run
             has a whole error budget.
 
     Returns:
-        When the runs passed. A checkpoint that is being confirmed at the last panel is confirmed to the end after it.
+        When the runs passed. A checkpoint that is being proven at the last panel is proven to the end after it.
     """
     panels, runs = looks.shape
-    screening = rule.screening_needs(episodes)
+    check = rule.check_needs(episodes)
     if standing is None:
         standing = Standing.of(rule.error_budget, (runs,))
-    screened, passed = np.full(runs, -1), np.zeros(runs, dtype=np.int64)
+    checked, passed = np.full(runs, -1), np.zeros(runs, dtype=np.int64)
     false = np.zeros(runs, dtype=np.bool_)
     for panel in itertools.count():
-        confirming = np.flatnonzero(screened >= 0)
-        if panel >= panels and not confirming.size:
+        proving = np.flatnonzero(checked >= 0)
+        if panel >= panels and not proving.size:
             return Passes(panels=passed, false=false)
-        true = success[screened[confirming]]
-        now = rule.after(of_runs(standing, confirming), rng.binomial(episodes, true), episodes)
-        replace_runs(standing, confirming, now)
-        passed[confirming[now.passed]] = panel + 1
-        false[confirming] = now.passed & (true < rule.target_success)
-        screened[confirming[~rule.goes_on(now)]] = -1
+        true = success[checked[proving]]
+        now = rule.after(of_runs(standing, proving), rng.binomial(episodes, true), episodes)
+        replace_runs(standing, proving, now)
+        passed[proving[now.passed]] = panel + 1
+        false[proving] = now.passed & (true < rule.target_success)
+        checked[proving[~rule.goes_on(now)]] = -1
         if panel < panels:
-            free = (passed == 0) & (screened < 0)
-            free[confirming] = False
-            begun = np.flatnonzero(free & (looks[panel] >= screening))
-            screened[begun] = panel
+            free = (passed == 0) & (checked < 0)
+            free[proving] = False
+            begun = np.flatnonzero(free & (looks[panel] >= check))
+            checked[begun] = panel
             replace_runs(standing, begun, rule.begin(of_runs(standing, begun)))
     raise AssertionError
 
@@ -458,7 +458,7 @@ def _print(findings: Sequence[Finding], rule: VerdictRule, episodes: int, consol
 
 def _print_coverages(coverages: Sequence[Coverage], console: Console) -> None:
     """Print how often intervals of proven policies hold the true success."""
-    table = Table(title="95 % intervals of confirmations that passed: share that holds the true success")
+    table = Table(title="95 % intervals of proofs that passed: share that holds the true success")
     table.box, table.pad_edge, table.title_justify = None, False, "left"
     for header in ("true success", "runs that pass", "shown interval", f"pass no. {_LATER} or later", "Wilson"):
         table.add_column(header, justify="right")

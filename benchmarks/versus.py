@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from benchmarks.simulation import parse_simulation, with_progress
-from benchmarks.verdict import passed_confirmations
-from ledger_lab.panels.comparison import LEVEL, compare_confirmed, compare_paired
+from benchmarks.verdict import passed_proofs
+from ledger_lab.panels.comparison import LEVEL, compare_paired, compare_proven
 from ledger_lab.panels.verdict import VerdictRule
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
@@ -28,9 +28,9 @@ _SHARED = 0.7
 
 _TARGET, _EPISODES = 0.9, 256
 _CONFIRMED = ((0.9, 0.9), (0.905, 0.905), (0.92, 0.92), (0.95, 0.95), (0.91, 0.95), (0.92, 0.99), (0.97, 0.99))
-"""True success rates of two policies whose confirmations are compared."""
+"""True success rates of two policies whose proofs are compared."""
 _CONFIRMATIONS = 20
-"""Confirmations that are simulated for each trial, because most policies at the target are not confirmed."""
+"""Proofs that are simulated for each trial, because most policies at the target are not proven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +99,15 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfirmedFinding:
-    """What comparisons of two confirmations claimed."""
+class ProvenFinding:
+    """What comparisons of two proofs claimed."""
 
     first: float
     """True success rate of the first policy."""
     second: float
     """True success rate of the second policy."""
     pairs: int
-    """Pairs of confirmations that both passed."""
+    """Pairs of proofs that both passed."""
     covered: int
     """Comparisons whose interval contains the true difference."""
     differences: int
@@ -136,10 +136,8 @@ def bench_versus(argv: Sequence[str]) -> int:
     generator = np.random.default_rng(args.seed)
     console = make_console()
     findings = [examine(scenario, args.trials, generator) for scenario in with_progress(_scenarios(), console)]
-    confirmed = [
-        examine_confirmed(first, second, _CONFIRMATIONS * args.trials, generator) for first, second in _CONFIRMED
-    ]
-    console.print(_table(findings), _confirmed_table(confirmed))
+    proven = [examine_proven(first, second, _CONFIRMATIONS * args.trials, generator) for first, second in _CONFIRMED]
+    console.print(_table(findings), _proven_table(proven))
     contradictions = sum(each.contradictions for each in findings)
     console.print(f"interval and test contradict each other in {contradictions} comparisons")
     rows = [asdict(each) | {"true_difference": each.scenario.true_difference} for each in findings]
@@ -148,7 +146,7 @@ def bench_versus(argv: Sequence[str]) -> int:
         seed=args.seed,
         contradictions=contradictions,
         findings=rows,
-        confirmed=[asdict(each) for each in confirmed],
+        proven=[asdict(each) for each in proven],
     )
     return 1 if contradictions else 0
 
@@ -183,19 +181,19 @@ def examine(scenario: Scenario, trials: int, generator: Generator) -> Finding:
     )
 
 
-def examine_confirmed(first: float, second: float, confirmations: int, generator: Generator) -> ConfirmedFinding:
-    """Compare two policies by their confirmations, as ``report.py compare`` does.
+def examine_proven(first: float, second: float, proofs: int, generator: Generator) -> ProvenFinding:
+    """Compare two policies by their proofs, as ``report.py compare`` does.
 
     Args:
         first: True success rate of the first policy.
         second: True success rate of the second policy.
-        confirmations: Confirmations of each policy; those that pass are compared.
+        proofs: Proofs of each policy; those that pass are compared.
         generator: Source of random numbers.
     """
     rule = VerdictRule(_TARGET)
-    passed = (passed_confirmations([rate], rule, _EPISODES, confirmations, generator) for rate in (first, second))
-    intervals = [compare_confirmed(one, other).interval for (_, one), (_, other) in zip(*passed, strict=False)]
-    return ConfirmedFinding(
+    passed = (passed_proofs([rate], rule, _EPISODES, proofs, generator) for rate in (first, second))
+    intervals = [compare_proven(one, other).interval for (_, one), (_, other) in zip(*passed, strict=False)]
+    return ProvenFinding(
         first=first,
         second=second,
         pairs=len(intervals),
@@ -258,9 +256,9 @@ def _table(findings: Sequence[Finding]) -> Table:
     return table
 
 
-def _confirmed_table(findings: Sequence[ConfirmedFinding]) -> Table:
+def _proven_table(findings: Sequence[ProvenFinding]) -> Table:
     """Return a row per pair of policies."""
-    table = Table(title="Comparisons of two confirmed policies by their confirmations")
+    table = Table(title="Comparisons of two proven policies by their proofs")
     table.box, table.pad_edge, table.title_justify = None, False, "left"
     for header in ("first policy", "second policy", "pairs", "interval leaves out 0", "interval is right"):
         table.add_column(header, justify="right")

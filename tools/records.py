@@ -239,13 +239,13 @@ def _success(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
 
 def _counts(row: PanelResult, run: Run) -> bool:
     """Tell whether a score counts for the target of its run."""
-    return row.purpose == "screening" and row.invalid is None and row.panel_id == run.declared.panel_id
+    return row.purpose == "check" and row.invalid is None and row.panel_id == run.declared.panel_id
 
 
 def _steps(members: Sequence[RunSummary]) -> str:
     """Return the median steps to a proven policy, by the rules of the median time to target."""
     steps = [
-        RunTime(wall_s=each.env_steps, to_target_s=None if each.confirmed is None else each.confirmed.env_steps)
+        RunTime(wall_s=each.env_steps, to_target_s=None if each.proven is None else each.proven.env_steps)
         for each in members
     ]
     return median_words(steps, quantity)  # its rules hold for steps, too

@@ -65,7 +65,7 @@ COMMON_FIELDS = {
     "size": "Declared number of runs.",
     "size_bytes": "Size of the file [B].",
     "status": "How it ended; see the exit statuses.",
-    "stop_at_target": "Whether the run ends when a policy is confirmed.",
+    "stop_at_target": "Whether the run ends when a policy is proven.",
     "target_success": "Share of successful episodes to reach.",
     "task": "Gymnasium id of the task.",
     "timing": "Measurement mode of the phases.",

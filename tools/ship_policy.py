@@ -1,6 +1,6 @@
 """Puts the policy of a run into the package, as the pretrained policy of its task.
 
-``./isaaclab.sh -p -m tools.ship_policy RUN`` copies the confirmed checkpoint, a short journal that proves its success,
+``./isaaclab.sh -p -m tools.ship_policy RUN`` copies the proven checkpoint, a short journal that proves its success,
 and the files that ``scripts/export_policy.py`` wrote for this checkpoint. The short journal has no telemetry, no scores
 of other checkpoints and no scores by ``scripts/evaluate.py``. First, all hashes are checked, and that the present code
 can score the policy.
@@ -75,7 +75,7 @@ def _shippable(run: Run, summary: RunSummary, *, short_of_target: bool) -> Path:
     best = summary.best
     if best is None:
         raise UserError(f"{name} {result_in_words(summary)}: name another run")
-    if not best.confirmed and not short_of_target:
+    if not best.proven and not short_of_target:
         raise UserError(f"{name} {result_in_words(summary)}: to ship it nevertheless, add --short_of_target")
     return run.directory / best.path
 
@@ -98,7 +98,7 @@ def _ship(run: Run, summary: RunSummary, checkpoint: Path, exported: Path) -> Pa
     folder = ROOT / run.declared.task
     kept = checkpoint.relative_to(run.directory).as_posix()
     files = {checkpoint: Path(kept), **{exported / name: Path(name) for name in (CONTRACT, POLICY)}}
-    proven = summary.best is not None and summary.best.confirmed
+    proven = summary.best is not None and summary.best.proven
     try:
         with tempfile.TemporaryDirectory(prefix=".", dir=ROOT) as scratch:
             fresh = Path(scratch, "fresh")

@@ -1,4 +1,4 @@
-"""Shorten the stand-alone evaluations of recorded runs to the scores of the confirmed checkpoint.
+"""Shorten the stand-alone evaluations of recorded runs to the scores of the proven checkpoint.
 
 ``python -m tools.shorten RECORD`` looks for runs in a folder of ``records/`` whose evaluations scored other
 checkpoints, too. It rewrites all evaluations of such a run, because they name the hashes of one another. Each rewritten
@@ -30,7 +30,7 @@ def shorten(record: Path) -> int:
         Bytes that the folder has lost.
 
     Raises:
-        UserError: If an evaluation has no scores of a confirmed checkpoint, or if there are no runs; nothing is written
+        UserError: If an evaluation has no scores of a proven checkpoint, or if there are no runs; nothing is written
             then.
     """
     kept: dict[Path, str] = {}
@@ -39,11 +39,11 @@ def shorten(record: Path) -> int:
         raise UserError(f"no runs below {record}")
     for run in runs:
         scored = [{row.checkpoint for row in journal.of(PanelResult)} for journal in run.evaluations]
-        confirmed = summarize_run(run).confirmed
-        if any(each and (confirmed is None or confirmed.path not in each) for each in scored):
-            raise UserError(f"{run.directory} has an evaluation without scores of a confirmed checkpoint")
-        if confirmed is not None and any(each - {confirmed.path} for each in scored):
-            kept |= dict.fromkeys(run.directory.glob("journal-evaluation-*.jsonl*"), confirmed.path)
+        proven = summarize_run(run).proven
+        if any(each and (proven is None or proven.path not in each) for each in scored):
+            raise UserError(f"{run.directory} has an evaluation without scores of a proven checkpoint")
+        if proven is not None and any(each - {proven.path} for each in scored):
+            kept |= dict.fromkeys(run.directory.glob("journal-evaluation-*.jsonl*"), proven.path)
     lost = 0
     for path, checkpoint in kept.items():
         content = excerpt_of(read_journal(path), checkpoint)
@@ -56,7 +56,7 @@ def shorten(record: Path) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Shorten evaluations to the scores of the confirmed checkpoint.")
+    parser = argparse.ArgumentParser(description="Shorten evaluations to the scores of the proven checkpoint.")
     parser.add_argument("record", type=Path, help="Folder of a record.")
     try:
         print(f"{shorten(parser.parse_args().record) / 1e6:.2f} MB less")

@@ -21,7 +21,7 @@ _REACHED = "reached the target"
 _COLUMNS = (
     _REACHED,
     "time to the target: median (fastest to slowest)",
-    "environment steps to the confirmed policy, median",
+    "environment steps to the proven policy, median",
     "cost of all runs",
     "peak memory",
 )
@@ -179,11 +179,11 @@ def _times(runs: Sequence[_Run]) -> list[RunTime]:
 
 
 def _steps(runs: Sequence[_Run]) -> list[RunTime]:
-    """Return the environment steps of each run to its confirmed policy, for the same rules as times."""
+    """Return the environment steps of each run to its proven policy, for the same rules as times."""
     return [
         RunTime(
             wall_s=run["env_steps"],
-            to_target_s=next((each["env_steps"] for each in run["checkpoints"] if each["confirmed"]), None),
+            to_target_s=next((each["env_steps"] for each in run["checkpoints"] if each["proven"]), None),
         )
         for run in runs
     ]

@@ -40,7 +40,7 @@ def bench_coverage(argv: Sequence[str]) -> int:
         description="Simulate runs whose truth is known, let the product's own functions report on them, and count how "
         "often an interval misses the truth or a claim is false. The exit status is 1 if this happens more often "
         "than promised.",
-        epilog="Example: ./isaaclab.sh -p -m benchmarks coverage --only 'confirmed policy' --trials 5000",
+        epilog="Example: ./isaaclab.sh -p -m benchmarks coverage --only 'proven policy' --trials 5000",
     )
     parser.add_argument("--only", metavar="TEXT", default="", help="Only figures whose name contains this text.")
     args = parse_simulation(parser, argv, count="--trials", what="Usual number of simulations of a case", default=1000)

@@ -22,7 +22,7 @@ class Case:
     """An interval, or a claim, that the product prints about a distribution whose truth is known."""
 
     figure: str
-    """What is printed, such as ``interval of a confirmed policy``."""
+    """What is printed, such as ``interval of a proven policy``."""
     about: str
     """The distribution."""
     n: int

@@ -1,4 +1,4 @@
-"""Cases of the success of policies: intervals, confirmations, and comparisons of two policies."""
+"""Cases of the success of policies: intervals, proofs, and comparisons of two policies."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.coverage.case import Case, is_within, one_by_one
-from benchmarks.verdict import passed_confirmations
+from benchmarks.verdict import passed_proofs
 from ledger_lab.ledger.costs.few_runs import lower_bound
-from ledger_lab.panels import VerdictRule, compare_confirmed, compare_paired, wilson_interval
+from ledger_lab.panels import VerdictRule, compare_paired, compare_proven, wilson_interval
 
 _EPISODES = (32, 256)
 _SUCCESS = (0.5, 0.85, 0.9, 0.95, 0.99)
 _RULE = VerdictRule(0.9)
 _CONFIRMATIONS, _LATER = 20, 6
-"""Most confirmations of a run, and the number from which on they are examined separately, too."""
+"""Most proofs of a run, and the number from which on they are examined separately, too."""
 
 type Simulation = Callable[[Generator, int], tuple[int, int]]
 
@@ -55,35 +55,33 @@ def _paired(episodes: int, rate: float, kept: float) -> Simulation:
     return one_by_one(report)
 
 
-def _confirmed(cells: Sequence[float], episodes: int, since: int) -> Simulation:
-    """Simulate the interval of a policy that a run confirms, at a certain confirmation or later."""
+def _proven(cells: Sequence[float], episodes: int, since: int) -> Simulation:
+    """Simulate the interval of a policy that a run proves, at a certain proof or later."""
     rate = round(float(np.mean(cells)), 9)
 
     def simulate(generator: Generator, trials: int) -> tuple[int, int]:
-        passed = passed_confirmations(cells, _RULE, episodes, trials, generator, last=_CONFIRMATIONS)
+        passed = passed_proofs(cells, _RULE, episodes, trials, generator, last=_CONFIRMATIONS)
         intervals = [proof.interval() for number, proof in passed if number >= since]
         return len(intervals), sum(not is_within(rate, each) for each in intervals)
 
     return simulate
 
 
-def _falsely_confirmed(cells: Sequence[float], episodes: int) -> Simulation:
-    """Simulate runs that confirm a policy below the target."""
+def _falsely_proven(cells: Sequence[float], episodes: int) -> Simulation:
+    """Simulate runs that prove a policy below the target."""
 
     def simulate(generator: Generator, trials: int) -> tuple[int, int]:
-        return trials, len(passed_confirmations(cells, _RULE, episodes, trials, generator, last=_CONFIRMATIONS))
+        return trials, len(passed_proofs(cells, _RULE, episodes, trials, generator, last=_CONFIRMATIONS))
 
     return simulate
 
 
 def _compared(rates: tuple[float, float], episodes: int) -> Simulation:
-    """Simulate the comparison of two confirmed policies by their confirmations."""
+    """Simulate the comparison of two proven policies by their proofs."""
 
     def simulate(generator: Generator, trials: int) -> tuple[int, int]:
-        sides = [
-            passed_confirmations([rate], _RULE, episodes, trials, generator, last=_CONFIRMATIONS) for rate in rates
-        ]
-        found = [compare_confirmed(one, other).interval for (_, one), (_, other) in zip(*sides, strict=False)]
+        sides = [passed_proofs([rate], _RULE, episodes, trials, generator, last=_CONFIRMATIONS) for rate in rates]
+        found = [compare_proven(one, other).interval for (_, one), (_, other) in zip(*sides, strict=False)]
         return len(found), sum(not is_within(rates[1] - rates[0], each) for each in found)
 
     return simulate
@@ -115,27 +113,27 @@ def _cases() -> Iterator[Case]:
             if cells is None:
                 continue
             for since in (1, _LATER):
-                late = f", at confirmation {since} or later" if since > 1 else ""
+                late = f", at proof {since} or later" if since > 1 else ""
                 yield Case(
-                    figure="success of a confirmed policy that reaches its target",
+                    figure="success of a proven policy that reaches its target",
                     about=f"true success {rate:.1%}{_named(cells)}{late}",
                     n=episodes,
-                    simulate=_confirmed(cells, episodes, since),
+                    simulate=_proven(cells, episodes, since),
                     times=20,
                 )
         for rate in (0.88, 0.8999):
             cells = _cells(rate, worst)
             if cells is not None:
                 yield Case(
-                    figure="confirmation of a policy below its target of 90 %",
+                    figure="proof of a policy below its target of 90 %",
                     about=f"true success {rate:.2%}{_named(cells)}",
                     n=episodes,
-                    simulate=_falsely_confirmed(cells, episodes),
+                    simulate=_falsely_proven(cells, episodes),
                     times=20,
                 )
     for rates in ((0.9, 0.9), (0.9, 0.95), (0.92, 0.99)):
         yield Case(
-            figure="comparison of two confirmed policies",
+            figure="comparison of two proven policies",
             about=f"true success {rates[0]:.0%} and {rates[1]:.0%}",
             n=256,
             simulate=_compared(rates, 256),

@@ -153,7 +153,7 @@ def _tests(limit_s: float) -> Part:
 
 
 def _trained(task: str, library: str, device: str, *, limit_s: float) -> Part:
-    """Return a training until a policy is confirmed, with mirrored samples where the recorded trainings have them."""
+    """Return a training until a policy is proven, with mirrored samples where the recorded trainings have them."""
     mirrored = library == "rsl_rl" and task == ANYMAL
     return Part(
         name=f"train-{_short(task)}-{library}",

@@ -9,7 +9,7 @@ def training(arm: str, seed: int, wall_s: float, to_target_s: float | None) -> T
     return Training(
         arm=arm, seed=seed, target_reached=to_target_s is not None, to_target_s=to_target_s,
         after_startup_s=None if to_target_s is None else to_target_s - 10.0, wall_s=wall_s, startup_s=10.0,
-        iterations=1, confirmations=1,
+        iterations=1, proofs=1,
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def test_the_naive_rule_passes_almost_every_policy_that_is_nearly_good() -> None
 
 
 @pytest.mark.parametrize("same_outcomes", [False, True])
-def test_a_good_policy_passes_at_its_first_confirmation(same_outcomes: bool) -> None:
+def test_a_good_policy_passes_at_its_first_proof(same_outcomes: bool) -> None:
     found = examine(scenario(0.99, 20, same_outcomes=same_outcomes), RULE, 256, 1000, np.random.default_rng(7))
     assert (found.median_panels, found.p90_panels, found.without_pass) == (2, 2, 0)
 
@@ -105,7 +105,7 @@ def test_the_same_seeds_fail_again_when_success_swings_back() -> None:
     assert (looks[0] == looks[10]).all() and (looks[0] >= looks[5]).all()
 
 
-def test_a_confirmation_replaces_a_look_or_follows_the_last_look() -> None:
+def test_a_proof_replaces_a_look_or_follows_the_last_look() -> None:
     perfect, hopeless = np.ones(3), np.zeros(3)
     looks = np.array([[224, 223, 223], [0, 224, 223], [0, 0, 224]])
     rng = np.random.default_rng(7)
@@ -113,13 +113,13 @@ def test_a_confirmation_replaces_a_look_or_follows_the_last_look() -> None:
     assert not pass_by_rule(looks, hopeless, RULE, 256, rng).panels.any()
 
 
-def test_a_pass_is_judged_by_the_screened_checkpoint() -> None:
+def test_a_pass_is_judged_by_the_checked_checkpoint() -> None:
     success = np.array([0.899, 1.0, 1.0])
     looks = np.full((3, 20_000), 256)
     passes = pass_by_rule(looks, success, RULE, 256, np.random.default_rng(7))
-    early = (passes.panels > 0) & (passes.panels <= 3)  # the next checkpoint is screened at the third panel
+    early = (passes.panels > 0) & (passes.panels <= 3)  # the next checkpoint is checked at the third panel
     assert early.any() and passes.false[early].all() and not passes.false[~early].all()
-    assert 0 < passes.false.mean() < 0.025, "what the first confirmation staked"
+    assert 0 < passes.false.mean() < 0.025, "what the first proof staked"
     naive = pass_naively(looks, success, 0.9, 256)
     assert naive.false.all()
     assert (naive.panels == 1).all()

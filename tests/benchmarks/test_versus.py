@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.versus import Scenario, bench_versus, examine, examine_confirmed
+from benchmarks.versus import Scenario, bench_versus, examine, examine_proven
 from ledger_lab.errors import UserError
 
 EQUAL = Scenario(name="equal", first=(0.9,) * 4, second=(0.9,) * 4, episodes=128, own_seeds=True)
@@ -44,8 +44,8 @@ def test_different_policies_are_told_apart() -> None:
     assert examine(BETTER, 200, np.random.default_rng(1)).rejected / 200 > 0.8
 
 
-def test_the_interval_of_two_confirmations_holds_the_true_difference() -> None:
-    found = examine_confirmed(0.91, 0.95, 2000, np.random.default_rng(1))
+def test_the_interval_of_two_proofs_holds_the_true_difference() -> None:
+    found = examine_proven(0.91, 0.95, 2000, np.random.default_rng(1))
     assert found.pairs > 100
     assert found.covered / found.pairs > 0.95
 
@@ -53,7 +53,7 @@ def test_the_interval_of_two_confirmations_holds_the_true_difference() -> None:
 def test_the_benchmark_writes_every_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench_versus(["--trials", "2", "--json", str(tmp_path / "versus.json")]) == 0
     content = json.loads((tmp_path / "versus.json").read_text())
-    assert (len(content["findings"]), len(content["confirmed"]), content["contradictions"]) == (65, 7, 0)
+    assert (len(content["findings"]), len(content["proven"]), content["contradictions"]) == (65, 7, 0)
     assert "equal on average, lopsided" in capsys.readouterr().out
     for wrong in (["--trials", "0"], ["--seed", "-1"]):
         with pytest.raises(UserError, match="--trials must be at least 1, and --seed at least 0"):

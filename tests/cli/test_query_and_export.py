@@ -24,7 +24,7 @@ from tests.fakes.ledgers import declared, write_run
 @pytest.fixture
 def log_root(tmp_path: Path) -> Path:
     root = tmp_path / "logs"
-    write_run(root, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    write_run(root, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
     write_run(root, "bb", scores=(), status=Status.CRASHED, task="[red]T")
     return root
 

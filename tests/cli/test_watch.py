@@ -47,7 +47,7 @@ def test_the_document_has_a_version_and_nothing_that_json_lacks(
     found = json.loads(capsys.readouterr().out)
     assert found["schema_version"] == SCHEMA_VERSION and found["alerts"] == []
     (run,) = found["runs"]
-    assert (run["state"], run["iterations"], run["max_iterations"], run["screenings"]) == ("running", 50, 100, 1)
+    assert (run["state"], run["iterations"], run["max_iterations"], run["checks"]) == ("running", 50, 100, 1)
     assert run["left_s"]["high"] == pytest.approx(590) and run["left_s"]["expected"] is None
     assert found["cohorts"][0]["name"] == "c" and found["cohorts"][0]["planned"] is None
 

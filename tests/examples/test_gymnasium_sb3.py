@@ -16,7 +16,7 @@ from tests.fakes.ledgers import write_run
 
 @pytest.mark.thorough  # it trains to the target
 def test_a_trainer_of_another_framework_is_reported_beside_isaac_lab(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, cohort=None)
+    write_run(tmp_path, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED, cohort=None)
     example = [sys.executable, ROOT / "docs/examples/gymnasium_sb3.py", "--log_root", tmp_path, "--usd_per_hour", "3.6"]
     done = subprocess.run([*example, "--max_iterations", "40"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

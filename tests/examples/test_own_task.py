@@ -80,7 +80,7 @@ def test_a_policy_is_proven_exported_and_run_elsewhere(tmp_path: Path) -> None:
     upright = re.fullmatch(r"(\d+) of 64 pendulums stand upright after 5 s\n", elsewhere.stdout)
     assert upright is not None and int(upright[1]) >= 58
 
-    proven = summarize_run(run).confirmed
+    proven = summarize_run(run).proven
     assert proven is not None
     checkpoint = run.directory / proven.path
     scored = script("evaluate", checkpoint, "--sim", "physics=ovphysx", "--device", "cpu", "--log_root", logs)

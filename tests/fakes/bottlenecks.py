@@ -53,7 +53,7 @@ def write_phases(
         iterations: Iterations.
         startup_ms: Start-up.
         checkpoints: Checkpoints, one per iteration.
-        judged: How many of them were screened.
+        judged: How many of them were checked.
         status: How it ended.
         telemetry: Utilization, busiest thread and memory used in each sample; none by default.
         device_bound_ns: Part of an iteration's phases that the device determined [ns].
@@ -87,7 +87,7 @@ def write_phases(
                     )
                 )
                 if done <= judged:
-                    journal.append(replace(result(run_id, name, 5, purpose="screening"), wall_ns=wall_ns))
+                    journal.append(replace(result(run_id, name, 5, purpose="check"), wall_ns=wall_ns))
         journal.append(
             AttemptEnded(
                 status=status,

@@ -135,10 +135,10 @@ def write_plan(root: Path, plan: Plan) -> Path:
                 continue
             path, won = f"model_{iteration}.pt", round(256 * plan.ceiling * progress)
             _save(journal, path, iteration, steps, wall_ns)
-            _score(journal, plan.run_id, path, "screening", declaration.panel_id, wall_ns, _outcomes([won]))
+            _score(journal, plan.run_id, path, "check", declaration.panel_id, wall_ns, _outcomes([won]))
             if won >= 231:
                 fresh = _outcomes([won], 1_000_000)
-                _score(journal, plan.run_id, path, "confirmation", "p1-fresh", wall_ns + SECOND, fresh)
+                _score(journal, plan.run_id, path, "proof", "p1-fresh", wall_ns + SECOND, fresh)
             if won >= 239:
                 break
         wall_ns += 4 * SECOND
@@ -208,7 +208,7 @@ def _score(
         result(run_id, path, 5, panel_id, purpose),
         checkpoint_sha256="00",
         panel="cartpole_robust_v1" if purpose == "evaluation" else "cartpole_v1",
-        needed={"screening": 231, "confirmation": 239, "evaluation": None}[purpose],
+        needed={"check": 231, "proof": 239, "evaluation": None}[purpose],
         wall_ns=wall_ns,
         outcomes=outcomes,
     )

@@ -35,7 +35,7 @@ from ledger_lab.ledger.rows import ProcessIdentity
 SECOND = 1_000_000_000
 
 PANEL_EPISODES = 256
-"""Episodes of a panel of :func:`confirmed`."""
+"""Episodes of a panel of :func:`proven`."""
 
 
 _FOLDER = tempfile.TemporaryDirectory()
@@ -124,7 +124,7 @@ def write_run(
     root: Path,
     run_id: str,
     scores: tuple[int, ...] = (5, 9),
-    confirmation: int | None = None,
+    proof: int | None = None,
     status: Status | None = Status.COMPLETED,
     pid: int = 2**22 + 1,
     host: str | None = None,
@@ -139,7 +139,7 @@ def write_run(
         root: Root of the ledger.
         run_id: The run.
         scores: Successes of 10 of the two checkpoints; none for a run that ends after its first iteration.
-        confirmation: Successes of 10 on fresh seeds of the last one, if it came to that; it needs 9.
+        proof: Successes of 10 on fresh seeds of the last one, if it came to that; it needs 9.
         status: How it ends; ``None`` for a run that never says.
         pid: Its process; by default one that can't exist.
         host: Its host; this one by default.
@@ -187,9 +187,9 @@ def write_run(
                 )
             )
         for iteration, successes in enumerate(scores, start=1):
-            journal.append(result(run_id, f"model_{iteration}.pt", successes, purpose="screening"))
-        if confirmation is not None:
-            again = result(run_id, f"model_{len(scores)}.pt", confirmation, "p1-fresh", purpose="confirmation")
+            journal.append(result(run_id, f"model_{iteration}.pt", successes, purpose="check"))
+        if proof is not None:
+            again = result(run_id, f"model_{len(scores)}.pt", proof, "p1-fresh", purpose="proof")
             journal.append(again)
         if scores:
             journal.append(window(None, 80, {"evaluate": SECOND}, 9 * SECOND))
@@ -237,7 +237,7 @@ def result(
     checkpoint: str,
     successes: int,
     panel_id: str = "p1-aa",
-    purpose: Literal["screening", "confirmation", "evaluation"] = "evaluation",
+    purpose: Literal["check", "proof", "evaluation"] = "evaluation",
     invalid: str | None = None,
 ) -> PanelResult:
     """Return the score of a checkpoint, 9 s after the start."""
@@ -248,7 +248,7 @@ def result(
         panel="p",
         panel_id=panel_id,
         purpose=purpose,
-        confirmation=None if purpose == "evaluation" else 1,
+        proof=None if purpose == "evaluation" else 1,
         needed=None if purpose == "evaluation" else 9,
         exactness="bitwise",
         device="cpu",
@@ -258,15 +258,15 @@ def result(
     )
 
 
-def confirmed(run_id: str, number: int, successes: int, needed: int, extension: int = 0) -> PanelResult:
-    """Return a panel of a confirmation."""
-    row = result(run_id, f"model_{number}.pt", successes, f"p1-{number}-{extension}", "confirmation")
+def proof_of(run_id: str, number: int, successes: int, needed: int, extension: int = 0) -> PanelResult:
+    """Return a panel of a proof."""
+    row = result(run_id, f"model_{number}.pt", successes, f"p1-{number}-{extension}", "proof")
     won = outcomes(successes, PANEL_EPISODES)
-    return replace(row, confirmation=number, extension=extension, needed=needed, outcomes=won)
+    return replace(row, proof=number, extension=extension, needed=needed, outcomes=won)
 
 
-def write_confirmed(root: Path, run_id: str, *rows: PanelResult, **changes: object) -> None:
-    """Write a run with confirmations."""
+def write_proven(root: Path, run_id: str, *rows: PanelResult, **changes: object) -> None:
+    """Write a run with proofs."""
     run_dir = write_run(root, run_id, scores=(), **changes)  # type: ignore[arg-type]
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         journal.append(AttemptStarted(run_id=run_id, attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=1))

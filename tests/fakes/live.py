@@ -114,7 +114,7 @@ class LiveTraining:
             )
         )
         if successes is not None:
-            self.write(result(self.run_id, name, successes, purpose="screening"))
+            self.write(result(self.run_id, name, successes, purpose="check"))
         self._journal.settle()
         return name
 

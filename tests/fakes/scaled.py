@@ -89,7 +89,7 @@ def write_scaled(
         num_envs: Environments of each.
         rate: Steps per second of the training phases.
         iterations: Iterations until the target, or until the end.
-        reached: Whether a policy is confirmed.
+        reached: Whether a policy is proven.
         waits: Share of ``synchronize`` in the training of each process.
         ends: Whether a window and an end row follow.
         changes: Fields of the declaration.
@@ -124,7 +124,7 @@ def write_scaled(
                         path="model_1.pt", sha256=sha256, size_bytes=1, iteration=1, env_steps=1, wall_ns=last_ns
                     )
                 )  # fmt: skip
-                proof = result(run_id, "model_1.pt", 9, "p1-fresh", purpose="confirmation")
+                proof = result(run_id, "model_1.pt", 9, "p1-fresh", purpose="proof")
                 journal.append(replace(proof, wall_ns=last_ns + SECOND // 20))
             if ends:
                 rest = {"evaluate": SECOND // 25, "log": SECOND // 20, "shutdown": SECOND}

@@ -214,10 +214,10 @@ def _started(run_id: str, number: int) -> AttemptStarted:
 
 
 def _judged(run_id: str, progress: float) -> list[Row]:
-    """Return the rows of the last policy, and of its screening: the share of successes is the progress."""
+    """Return the rows of the last policy, and of its check: the share of successes is the progress."""
     sha256 = sha256_of(run_id, _CHECKPOINT)
     saved = CheckpointSaved(path=_CHECKPOINT, sha256=sha256, size_bytes=1, iteration=1, env_steps=40, wall_ns=1)
-    score = result(run_id, _CHECKPOINT, 0, purpose="screening")
+    score = result(run_id, _CHECKPOINT, 0, purpose="check")
     return [saved, replace(score, outcomes=outcomes(int(progress * _EPISODES), _EPISODES))]
 
 

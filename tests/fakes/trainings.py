@@ -64,6 +64,6 @@ def told(stream: Iterator[Iteration]) -> list[tuple[int, Event]]:
     return [(when, found.event) for when, found in detections(stream)]
 
 
-def screening(successes: int, episodes: int = 256) -> PanelResult:
-    """Return the screening of some checkpoint."""
-    return replace(result("aa", "model.pt", 1, purpose="screening"), outcomes=outcomes(successes, episodes))
+def check(successes: int, episodes: int = 256) -> PanelResult:
+    """Return the check of some checkpoint."""
+    return replace(result("aa", "model.pt", 1, purpose="check"), outcomes=outcomes(successes, episodes))

@@ -72,14 +72,14 @@ def make_run(
     state: bool = False,
     **changes: object,
 ) -> Path:
-    """Write a run of one attempt on a rented machine: 10 s of start-up, iterations, one screening.
+    """Write a run of one attempt on a rented machine: 10 s of start-up, iterations, one check.
 
     Args:
         root: Root of the ledger.
         run_id: The run.
         took_s: Age of the attempt at its last row [s].
         ago_s: When all its rows were written.
-        reached: Whether a confirmation at the end proves the target.
+        reached: Whether a proof at the end proves the target.
         status: How it ends; ``None`` for a run that never says.
         iterations: Iterations done.
         host: Its machine.
@@ -107,7 +107,7 @@ def make_run(
             journal.append(window(iterations, 40 * iterations, {"simulate": wall_ns - 10 * SECOND}, wall_ns))
             saved = {"path": "m.pt", "sha256": sha256_of(run_id, "m.pt"), "size_bytes": 1, "wall_ns": wall_ns}
             journal.append(CheckpointSaved.from_data({**saved, "iteration": iterations, "env_steps": 40 * iterations}))
-            journal.append(replace(result(run_id, "m.pt", 6, purpose="screening"), wall_ns=wall_ns))
+            journal.append(replace(result(run_id, "m.pt", 6, purpose="check"), wall_ns=wall_ns))
             if state:
                 kept = {"sha256": hashlib.sha256(STATE).hexdigest(), "size_bytes": len(STATE)}
                 kept |= {"iteration": iterations, "env_steps": 40 * iterations, "wall_ns": wall_ns}
@@ -115,7 +115,7 @@ def make_run(
             if health is not None:
                 journal.append(health)
             if reached:
-                journal.append(replace(result(run_id, "m.pt", 9, "p1-f", purpose="confirmation"), wall_ns=wall_ns))
+                journal.append(replace(result(run_id, "m.pt", 9, "p1-f", purpose="proof"), wall_ns=wall_ns))
             if status is not None:
                 peaks = {"peak_host_memory_bytes": 1, "peak_gpu_memory_bytes": None}
                 journal.append(AttemptEnded.from_data({"status": status, "reason": None, "wall_ns": wall_ns, **peaks}))

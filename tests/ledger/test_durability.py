@@ -188,7 +188,7 @@ def test_a_clock_that_jumps_back_changes_neither_order_nor_durations(
             return datetime(2026, 11, 21, 12, tzinfo=UTC) - timedelta(minutes=10 * next(moments))
 
     monkeypatch.setattr(journal_module, "datetime", JumpingClock)
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), proof=9)
     with Journal(run_dir / "journal-evaluation-0.jsonl") as journal:
         journal.append(result("aa", "model_1.pt", 2))
     (run,) = read_ledger(tmp_path).runs

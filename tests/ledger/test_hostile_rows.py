@@ -69,7 +69,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     """Return a ledger of a sound run and a run with every kind of row, those rows, and the sound run's figures."""
     root = tmp_path_factory.mktemp("hostile")
     write_run(root, "sound")
-    rows = rows_of(write_run(root, "aa", state=True, confirmation=9) / "journal-1-0.jsonl")
+    rows = rows_of(write_run(root, "aa", state=True, proof=9) / "journal-1-0.jsonl")
     state = next(fields for _, kind, fields in rows if kind == "StateSaved")
     time = rows[0][0]
     further = {**SAMPLES, "StateRestored": {**SAMPLES["StateRestored"], "sha256": state["sha256"]}}

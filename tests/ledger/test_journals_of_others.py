@@ -62,7 +62,7 @@ def cut(path: Path, lines: int) -> None:
 
 
 def copied_attempt(root: Path, run_dir: Path) -> str:
-    other = write_run(root.parent / "elsewhere", "other", confirmation=10, status=Status.TARGET_REACHED)
+    other = write_run(root.parent / "elsewhere", "other", proof=10, status=Status.TARGET_REACHED)
     source = second_attempt(other)
     shutil.copy(source, run_dir)
     return r"journal-2-0.jsonl:1: it belongs to run other, and journal-1-0.jsonl declares run aa"
@@ -160,7 +160,7 @@ def test_damage_of_one_run_is_named_and_other_runs_stay_readable(
     tmp_path: Path, attack: Callable[[Path, Path], str]
 ) -> None:
     root = tmp_path / "logs"
-    write_run(root, "sound", confirmation=9, status=Status.TARGET_REACHED)
+    write_run(root, "sound", proof=9, status=Status.TARGET_REACHED)
     run_dir = write_run(root, "aa", world_size=2)
     write_further_rank(run_dir)
     assert not read_ledger(root, tolerate_damage=True).damage

@@ -130,6 +130,6 @@ def test_a_score_is_a_sign_of_life(tmp_path: Path) -> None:
         journal.append(declared("aa"))
         journal.append(AttemptStarted(run_id="aa", attempt=1, rank=0, pid=2**22 + 1, host="h", wall_ns=SECOND))
         journal.append(window(1, 40, {"simulate": SECOND}, 2 * SECOND))
-        journal.append(result("aa", "model_1.pt", 5, purpose="screening"))
+        journal.append(result("aa", "model_1.pt", 5, purpose="check"))
     (run,) = read_ledger(tmp_path).runs
     assert run.attempts[-1].wall_ns == 9 * SECOND

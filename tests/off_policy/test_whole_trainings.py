@@ -171,7 +171,7 @@ def test_a_replay_memory_that_cannot_be_saved_is_refused(
 @pytest.mark.thorough
 def test_its_checkpoints_are_scored_alike_and_exported(learner: Learner, root: Path, tmp_path: Path) -> None:
     library, algorithm = learner
-    judged = {row.checkpoint: row.outcomes for row in run_of(root).results if row.purpose == "screening"}
+    judged = {row.checkpoint: row.outcomes for row in run_of(root).results if row.purpose == "check"}
     scored = script("evaluate", one_run_dir(root), "--log_root", root, "--device", "cpu")
     assert scored.returncode == 0, scored.stdout + scored.stderr
     run = run_of(root)

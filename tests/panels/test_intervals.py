@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from ledger_lab.ledger.costs.few_runs import lower_bound
-from ledger_lab.panels.intervals import ConfirmedShare, false_pass_bound
+from ledger_lab.panels.intervals import ProvenShare, false_pass_bound
 
 
 def at_least(successes: int, episodes: int, share: float) -> float:
@@ -43,41 +43,41 @@ def test_impossible_counts_are_refused(successes: int, episodes: int) -> None:
         lower_bound(successes, episodes)
 
 
-def confirmed(successes: int, episodes: int, **changes: float) -> ConfirmedShare:
+def proven(successes: int, episodes: int, **changes: float) -> ProvenShare:
     values = {"target": 0.9, "first_needed": 241, "first_episodes": 256, **changes}
-    return ConfirmedShare(successes=successes, episodes=episodes, **values)  # type: ignore[arg-type]
+    return ProvenShare(successes=successes, episodes=episodes, **values)  # type: ignore[arg-type]
 
 
-def test_the_interval_of_a_confirmed_policy_begins_at_its_target_unless_more_is_known() -> None:
-    assert confirmed(241, 256).interval()[0] == 0.9
-    assert 0.9 < confirmed(254, 256).interval()[0] < 254 / 256 < confirmed(254, 256).interval()[1] < 1
-    assert confirmed(256, 256).interval()[1] == 1
-    assert confirmed(960, 1024).interval()[0] > 0.9
+def test_the_interval_of_a_proven_policy_begins_at_its_target_unless_more_is_known() -> None:
+    assert proven(241, 256).interval()[0] == 0.9
+    assert 0.9 < proven(254, 256).interval()[0] < 254 / 256 < proven(254, 256).interval()[1] < 1
+    assert proven(256, 256).interval()[1] == 1
+    assert proven(960, 1024).interval()[0] > 0.9
 
 
 def test_a_stricter_test_selects_more_and_widens_the_interval() -> None:
-    ends = [confirmed(250, 256, first_needed=needed).interval() for needed in (0, 241, 246, 250)]
+    ends = [proven(250, 256, first_needed=needed).interval() for needed in (0, 241, 246, 250)]
     assert all(low <= before for (before, _), (low, _) in pairwise(ends)) and ends[0][0] > ends[3][0]
-    assert confirmed(250, 256, first_needed=257).interval() == (0.9, 1.0), "only an extension could pass"
+    assert proven(250, 256, first_needed=257).interval() == (0.9, 1.0), "only an extension could pass"
 
 
 @pytest.mark.parametrize("target", [0.0, 0.9])
-def test_the_interval_of_a_confirmed_policy_holds_at_all_numbers_of_trials_together(target: float) -> None:
+def test_the_interval_of_a_proven_policy_holds_at_all_numbers_of_trials_together(target: float) -> None:
     rng, missed = np.random.default_rng(7), 0
     sizes = (10, 25, 50, 100, 200, 400)
     for _ in range(60):
         successes = np.cumsum(rng.random(400) < 0.9)
-        shares = (confirmed(int(successes[n - 1]), n, first_needed=0, target=target) for n in sizes)
+        shares = (proven(int(successes[n - 1]), n, first_needed=0, target=target) for n in sizes)
         missed += any(not low <= 0.9 <= high for low, high in (share.interval() for share in shares))
     assert missed / 60 <= 0.05
 
 
 @pytest.mark.parametrize(("rate", "needed"), [(0.9, 241), (0.9, 246), (0.905, 245), (0.92, 246), (0.96, 250)])
-def test_the_interval_of_a_confirmed_policy_holds_given_that_it_passed(rate: float, needed: int) -> None:
-    """Exactly, for confirmations of one panel: also for a late confirmation, whose test is stricter."""
+def test_the_interval_of_a_proven_policy_holds_given_that_it_passed(rate: float, needed: int) -> None:
+    """Exactly, for proofs of one panel: also for a late proof, whose test is stricter."""
     won = np.arange(needed, 257)
     chances = binom.pmf(won, 256, rate)
-    held = [low <= rate <= high for low, high in (confirmed(int(k), 256, first_needed=needed).interval() for k in won)]
+    held = [low <= rate <= high for low, high in (proven(int(k), 256, first_needed=needed).interval() for k in won)]
     assert chances[held].sum() / chances.sum() >= 0.95
 
 

@@ -168,10 +168,10 @@ def test_a_draw_that_no_hook_separates_is_refused(monkeypatch: pytest.MonkeyPatc
         trial("action_noise").alone()
 
 
-def test_a_confirmation_draws_its_own_start_up_values_in_a_cell_that_scales_them() -> None:
+def test_a_proof_draws_its_own_start_up_values_in_a_cell_that_scales_them() -> None:
     heavy = Cell("heavy", read_perturbations("test", {"mass": {"bodies": "pole", "scale": [1.1, 1.5]}}))
     panel = replace(PANEL, cells=(heavy,))
-    fresh = panel.confirmation("run", 1)
+    fresh = panel.proof("run", 1)
     found = []
     for before in ([panel], []):
         with trial("startup_event", panel=panel).simulation(1) as (_, slots), torch.inference_mode():

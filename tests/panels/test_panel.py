@@ -11,7 +11,7 @@ import pytest
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, differing_fields, find_panels, load_panel
 from ledger_lab.panels.perturbations import ActionDelay, Mass
-from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds, stream_key
+from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, proof_seeds, stream_key
 
 GOOD = """
 task = "T"
@@ -140,14 +140,14 @@ def test_every_stream_has_a_key_of_its_own() -> None:
     assert stream_key("episode", "A", 7) == stream_key("episode", "A", 7)
 
 
-def test_a_confirmation_has_fresh_seeds_one_per_episode(tmp_path: Path) -> None:
+def test_a_proof_has_fresh_seeds_one_per_episode(tmp_path: Path) -> None:
     panel = load_panel(panel_file(tmp_path, GOOD + '[[cells]]\nname = "a"\n[[cells]]\nname = "b"\n'))
     assert len(panel.episodes) == 8 and len({seed for _, seed in panel.episodes}) == 4
-    fresh = panel.confirmation("run", 1)
+    fresh = panel.proof("run", 1)
     assert [cell for cell, _ in fresh.episodes] == [cell for cell, _ in panel.episodes]
-    assert len({seed for _, seed in fresh.episodes}) == 8, "episodes of a confirmation don't depend on each other"
+    assert len({seed for _, seed in fresh.episodes}) == 8, "episodes of a proof don't depend on each other"
     assert min(fresh.seeds) >= PANEL_SEED_LIMIT and max(fresh.seeds) < 2**53
-    others = [confirmation_seeds("run", 2, 8), confirmation_seeds("other", 1, 8)]
+    others = [proof_seeds("run", 2, 8), proof_seeds("other", 1, 8)]
     assert all(set(fresh.seeds).isdisjoint(seeds) for seeds in others)
     assert PanelIdentity.of(fresh, {}).id != PanelIdentity.of(panel, {}).id
 
@@ -158,7 +158,7 @@ def test_two_policies_are_compared_on_fresh_seeds_that_depend_on_both(tmp_path: 
     assert drawn == panel.comparison("bb", "aa"), "the order makes no difference"
     assert [cell for cell, _ in drawn.episodes] == [cell for cell, _ in panel.episodes]
     assert len(set(drawn.seeds)) == 8 and min(drawn.seeds) >= PANEL_SEED_LIMIT and max(drawn.seeds) < 2**53
-    others = [comparison_seeds("aa", "cc", 8), confirmation_seeds("aa", 1, 8), confirmation_seeds("aa/bb", 1, 8)]
+    others = [comparison_seeds("aa", "cc", 8), proof_seeds("aa", 1, 8), proof_seeds("aa/bb", 1, 8)]
     assert all(set(drawn.seeds).isdisjoint(seeds) for seeds in others)
     identity = PanelIdentity.of(panel, {"physics": "newton"})
     assert identity.with_fresh_seeds(drawn.seeds) == PanelIdentity.of(drawn, {"physics": "newton"})

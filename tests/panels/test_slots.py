@@ -43,7 +43,7 @@ def together() -> list[Outcomes]:
     with trial().simulation(2) as (_, slots), torch.inference_mode():
         slots.reset()
         found = [score.outcomes for score in score_policies(slots, [still, balance, broken, push, push, still])]
-        for panel in (PANEL.confirmation("run", 1), PANEL):
+        for panel in (PANEL.proof("run", 1), PANEL):
             slots.begin([balance], panel)
             while not slots.idle:
                 slots.step(torch.zeros(0, 1))
@@ -74,7 +74,7 @@ def test_fresh_seeds_are_other_episodes_of_the_same_panel(together: list[Outcome
     *_, fresh, again = together
     assert again == together[1]
     assert not set(fresh.fingerprint) & set(again.fingerprint)
-    assert tuple(fresh.seed) == PANEL.confirmation("run", 1).seeds
+    assert tuple(fresh.seed) == PANEL.proof("run", 1).seeds
 
 
 def after(env: Any, steps: int, right: bool = False) -> torch.Tensor:

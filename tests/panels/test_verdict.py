@@ -17,7 +17,7 @@ FIRST = VerdictRule.of_version(1, 0.9)
 
 
 def begun(rule: VerdictRule = RULE) -> Standing:
-    """Return the standing at the first confirmation of a run."""
+    """Return the standing at the first proof of a run."""
     return rule.begin(Standing.of(rule.error_budget))
 
 
@@ -107,7 +107,7 @@ def test_an_extension_that_loses_its_evidence_ends() -> None:
     assert not RULE.goes_on(RULE.after(missed, 215, 256))
 
 
-def test_a_confirmation_returns_what_it_did_not_lose_and_never_a_gain() -> None:
+def test_a_proof_returns_what_it_did_not_lose_and_never_a_gain() -> None:
     first = begun()
     staked = (RULE.stake + RULE.extension) * ERROR_BUDGET
     assert float(first.stake) == pytest.approx(staked)
@@ -117,7 +117,7 @@ def test_a_confirmation_returns_what_it_did_not_lose_and_never_a_gain() -> None:
         assert float(again.left + again.stake) == pytest.approx(left, rel=1e-3)
 
 
-def test_panels_of_any_size_extend_a_confirmation() -> None:
+def test_panels_of_any_size_extend_a_proof() -> None:
     standing = begun()
     for episodes in (256, 10, 1, 100, 4000):
         standing = RULE.after(standing, round(0.94 * episodes), episodes)
@@ -129,13 +129,13 @@ def test_the_alternative_comes_closer_with_the_size_of_the_panel() -> None:
     assert 0.9 < RULE.alternative(10_000) < RULE.alternative(256) < RULE.alternative(16) < 1
 
 
-def test_the_screening_refuses_only_what_refutes_the_target() -> None:
-    needed = RULE.screening_needs(256)
+def test_the_check_refuses_only_what_refutes_the_target() -> None:
+    needed = RULE.check_needs(256)
     assert needed == 224
     assert binom.cdf(needed - 1, 256, 0.9) <= 0.1 < binom.cdf(needed, 256, 0.9)
-    assert FIRST.screening_needs(256) == 231
-    assert VerdictRule(0.55, screening_level=None).screening_needs(100) == 55
-    assert VerdictRule(0.01, screening_level=None).screening_needs(10) == 1
+    assert FIRST.check_needs(256) == 231
+    assert VerdictRule(0.55, check_level=None).check_needs(100) == 55
+    assert VerdictRule(0.01, check_level=None).check_needs(10) == 1
 
 
 @pytest.mark.parametrize(("episodes", "chance"), [(64, 0.16), (128, 0.38), (256, 0.79), (512, 0.98)])
@@ -157,7 +157,7 @@ def test_a_target_that_cannot_be_proven_is_not_decidable(target: float, episodes
     assert rule.first_pass_chance(1.0, episodes) == 0
 
 
-def test_version_1_confirms_each_checkpoint_once() -> None:
+def test_version_1_proves_each_checkpoint_once() -> None:
     needed, standing = [], begun(FIRST)
     for _ in range(20):
         needed.append(int(FIRST.needs(standing, 256)))
@@ -175,7 +175,7 @@ def test_an_unknown_version_is_refused() -> None:
     "fields",
     [
         {"target_success": 0.0}, {"target_success": 1.1}, {"error_budget": 0.0}, {"stake": 1.0}, {"extension": 0.7},
-        {"step": 0.0}, {"futility": -1.0}, {"screening_level": 0.0},
+        {"step": 0.0}, {"futility": -1.0}, {"check_level": 0.0},
     ],
 )  # fmt: skip
 def test_fields_out_of_range_are_refused(fields: dict[str, float]) -> None:
@@ -207,22 +207,22 @@ def test_the_verdict_of_a_run_asks_for_what_the_simulation_of_the_rule_asks_for(
                 continue
             sha256 = verdict._extends or f"policy {panel}"
             assert (verdict._extends is not None) == goes_on[run]
-            what = verdict.confirmation(sha256, episodes)
+            what = verdict.proof(sha256, episodes)
             assert (what.needed, what.extension > 0) == (needed[run], goes_on[run])
             extended += what.extension > 0
-            verdict.count((what.confirmation, what.extension), sha256, int(successes[run]), episodes)
+            verdict.count((what.proof, what.extension), sha256, int(successes[run]), episodes)
             assert verdict.proven == (successes[run] >= what.needed)
         proven |= standing.passed
     assert extended > 50 and 0 < proven.sum() < runs
 
 
-def test_a_new_checkpoint_is_screened_and_a_miss_begins_a_new_confirmation() -> None:
+def test_a_new_checkpoint_is_checked_and_a_miss_begins_a_new_proof() -> None:
     verdict = Verdict(RULE)
-    assert verdict.screening(256) == NextPanel("screening", 1, 0, 224)
-    first = verdict.confirmation("a", 256)
-    assert first == NextPanel("confirmation", 1, 0, 241)
+    assert verdict.check(256) == NextPanel("check", 1, 0, 224)
+    first = verdict.proof("a", 256)
+    assert first == NextPanel("proof", 1, 0, 241)
     verdict.count((1, 0), "a", 240, 256)
-    assert verdict.confirmation("a", 256).extension == 1 and verdict.confirmation("b", 256).confirmation == 2
+    assert verdict.proof("a", 256).extension == 1 and verdict.proof("b", 256).proof == 2
     verdict.count((1, 1), "a", 200, 256)
     assert not verdict.extends("a") and not verdict.proven
-    assert verdict.confirmation("a", 256) == NextPanel("confirmation", 2, 0, verdict.confirmation("b", 256).needed)
+    assert verdict.proof("a", 256) == NextPanel("proof", 2, 0, verdict.proof("b", 256).needed)

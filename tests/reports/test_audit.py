@@ -14,11 +14,11 @@ from ledger_lab.panels.carried import LeftBudget, left_budget, left_budget_as_pr
 from ledger_lab.panels.verdict import Standing
 from ledger_lab.reports.audit import broken_verdicts, contradictions
 from tests.fakes.ledgers import PANEL_EPISODES as EPISODES
-from tests.fakes.ledgers import confirmed, result, write_confirmed, write_run
+from tests.fakes.ledgers import proof_of, result, write_proven, write_run
 
 PROVES_90 = {"target_success": 0.9, "error_budget": 0.05, "verdict_rule": 2}
 """Declaration of a run that proves 90 %."""
-BEYOND = "confirmation 1, extension 1 does not follow a near miss of its checkpoint: the error budget does not cover it"
+BEYOND = "proof 1, extension 1 does not follow a near miss of its checkpoint: the error budget does not cover it"
 
 
 def evaluation(run_dir: Path, name: str, row: PanelResult, code: str = "a") -> None:
@@ -80,13 +80,13 @@ def test_a_contradiction_with_recorded_other_code_is_told_but_does_not_fail(
 
 
 def judged(root: Path, *rows: PanelResult, version: int = 2) -> list[str]:
-    """Return what is wrong with the confirmations of a run."""
-    write_confirmed(root, "aa", *rows, target_success=0.9, error_budget=0.05, verdict_rule=version)
+    """Return what is wrong with the proofs of a run."""
+    write_proven(root, "aa", *rows, target_success=0.9, error_budget=0.05, verdict_rule=version)
     return [line.partition("journal-2-0.jsonl:")[2] for line in broken_verdicts(read_ledger(root))]
 
 
 def needs(*successes: int, version: int = 2) -> list[int]:
-    """Return the successes that the first panels of confirmations need, if the earlier ones ended so."""
+    """Return the successes that the first panels of proofs need, if the earlier ones ended so."""
     rule = VerdictRule.of_version(version, 0.9)
     standing, found = Standing.of(0.05), []
     for won in (*successes, 0):
@@ -97,62 +97,62 @@ def needs(*successes: int, version: int = 2) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_rule_of_a_run_gives_what_its_confirmations_need(version: int, tmp_path: Path) -> None:
+def test_the_rule_of_a_run_gives_what_its_proofs_need(version: int, tmp_path: Path) -> None:
     first, second = needs(200, version=version)
     assert second > first or version == 2
-    rows = [confirmed("aa", 1, 200, first), confirmed("aa", 2, 250, second)]
+    rows = [proof_of("aa", 1, 200, first), proof_of("aa", 2, 250, second)]
     assert judged(tmp_path / "right", *rows, version=version) == []
-    easier = [rows[0], confirmed("aa", 2, 235, 231)]
+    easier = [rows[0], proof_of("aa", 2, 235, 231)]
     assert judged(tmp_path / "wrong", *easier, version=version) == [
-        f"5: confirmation 2 needed {second} of 256 successes by the rule of its run, not 231"
+        f"5: proof 2 needed {second} of 256 successes by the rule of its run, not 231"
     ]
 
 
 def test_an_extension_follows_a_near_miss_of_the_same_checkpoint(tmp_path: Path) -> None:
     (first,) = needs()
-    far = [confirmed("aa", 1, 200, first), replace(confirmed("aa", 1, 250, 230, 1))]
+    far = [proof_of("aa", 1, 200, first), replace(proof_of("aa", 1, 250, 230, 1))]
     (line,) = judged(tmp_path / "far", *far)
     assert line == "5: " + BEYOND
-    again = [confirmed("aa", 1, 200, first), replace(confirmed("aa", 1, 250, first), panel_id="p1-again")]
+    again = [proof_of("aa", 1, 200, first), replace(proof_of("aa", 1, 250, first), panel_id="p1-again")]
     (line,) = judged(tmp_path / "again", *again)
-    assert line == "5: confirmation 1 has a result already: this one is not covered by the error budget"
+    assert line == "5: proof 1 has a result already: this one is not covered by the error budget"
     rule = VerdictRule(0.9)
     near = rule.after(rule.begin(Standing.of(0.05)), first - 1, EPISODES)
     more = int(rule.needs(near, EPISODES))
-    rows = [confirmed("aa", 1, first - 1, first), confirmed("aa", 1, 250, more, 1)]
+    rows = [proof_of("aa", 1, first - 1, first), proof_of("aa", 1, 250, more, 1)]
     assert judged(tmp_path / "near", *rows) == []
 
 
-def test_an_excerpt_without_earlier_confirmations_leaves_a_range(tmp_path: Path) -> None:
+def test_an_excerpt_without_earlier_proofs_leaves_a_range(tmp_path: Path) -> None:
     fewest, _, highest = needs(0, 0)
     assert fewest < highest
     range_ = f"{fewest} to {highest}"
     for place, needed in enumerate((fewest, highest)):
-        assert judged(tmp_path / f"within-{place}", confirmed("aa", 3, 250, needed)) == []
+        assert judged(tmp_path / f"within-{place}", proof_of("aa", 3, 250, needed)) == []
     for place, needed in enumerate((fewest - 1, highest + 1)):
-        (line,) = judged(tmp_path / f"outside-{place}", confirmed("aa", 3, 250, needed))
-        assert line == f"3: confirmation 3 needed {range_} of 256 successes by the rule of its run, not {needed}"
+        (line,) = judged(tmp_path / f"outside-{place}", proof_of("aa", 3, 250, needed))
+        assert line == f"3: proof 3 needed {range_} of 256 successes by the rule of its run, not {needed}"
 
 
-def test_a_screening_needs_what_the_rule_says(tmp_path: Path) -> None:
+def test_a_check_needs_what_the_rule_says(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 9), verdict_rule=1)
     assert not [*broken_verdicts(read_ledger(tmp_path))]
     write_run(tmp_path, "bb", scores=(5, 9), verdict_rule=1, target_success=0.5)
     lines = [*broken_verdicts(read_ledger(tmp_path))]
     assert len(lines) == 2
-    assert all(line.endswith("the screening needed 5 successes by the rule of its run, not 9") for line in lines)
+    assert all(line.endswith("the check needed 5 successes by the rule of its run, not 9") for line in lines)
 
 
 def begun_with(panels: int | None) -> dict[str, object]:
-    """Return the checkpoint that a run began with, and how many confirming panels its error budget counts."""
+    """Return the checkpoint that a run began with, and how many proving panels its error budget counts."""
     began: dict[str, object] = {"run_id": "aa", "task": "T", "checkpoint": "model_1.pt", "sha256": "0", "env_steps": 1}
-    counted = {} if panels is None else {"confirmation_panels": panels}
+    counted = {} if panels is None else {"proof_panels": panels}
     return {**began, "wall_s": 1.0, "usd": None, **counted}
 
 
 def test_a_run_begins_with_the_error_budget_that_the_run_before_had_left(tmp_path: Path) -> None:
-    rows = [confirmed("aa", number, 200, needed) for number, needed in enumerate(needs(200), start=1)]
-    write_confirmed(tmp_path, "aa", *rows, **PROVES_90)
+    rows = [proof_of("aa", number, 200, needed) for number, needed in enumerate(needs(200), start=1)]
+    write_proven(tmp_path, "aa", *rows, **PROVES_90)
     left = left_budget(read_ledger(tmp_path).runs[0]).budget
     assert 0 < left < 0.03
     for run_id, panels, budget in (("right", 2, left), ("early", 0, 0.05), ("before", None, 0.05), ("cut", 3, 0.05)):
@@ -164,11 +164,11 @@ def test_a_run_begins_with_the_error_budget_that_the_run_before_had_left(tmp_pat
     assert line.endswith(f"budget of 0.05, but run aa, whose checkpoint it began with, had left {left:g}")
 
 
-def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_confirmation_of_this_policy(tmp_path: Path) -> None:
+def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_proof_of_this_policy(tmp_path: Path) -> None:
     fails, near, passes = needs(200, 238)
-    failed, missed = confirmed("aa", 1, 200, fails), confirmed("aa", 2, 238, near)
-    proven = confirmed("aa", 3, EPISODES, passes)
-    write_confirmed(tmp_path, "aa", failed, missed, proven, **PROVES_90)
+    failed, missed = proof_of("aa", 1, 200, fails), proof_of("aa", 2, 238, near)
+    proven = proof_of("aa", 3, EPISODES, passes)
+    write_proven(tmp_path, "aa", failed, missed, proven, **PROVES_90)
     run = read_ledger(tmp_path).runs[0]
     assert left_budget_as_pretrained(run, proven.checkpoint_sha256) == LeftBudget(0.05, 1)
     assert left_budget_as_pretrained(run, missed.checkpoint_sha256) is None, "it has not proven this checkpoint"
@@ -179,7 +179,7 @@ def test_a_run_that_began_with_a_pretrained_policy_counts_only_the_confirmation_
         "failed": {"sha256": failed.checkpoint_sha256},
         "missed": {"sha256": missed.checkpoint_sha256},
         "other": {"sha256": "0" * 64},
-        "three": {"confirmation_panels": 3},
+        "three": {"proof_panels": 3},
     }
     for run_id, changes in wrong.items():
         write_run(tmp_path, run_id, scores=(), began_from=began | changes, error_budget=0.05)
@@ -194,9 +194,9 @@ def test_an_extension_in_an_excerpt_needs_what_follows_from_the_panel_before(tmp
     first = int(rule.needs(standing, EPISODES))
     standing = rule.after(standing, first - 1, EPISODES)
     more = int(rule.needs(standing, EPISODES))
-    proven = [confirmed("aa", 2, first - 1, first), confirmed("aa", 2, more, more, 1)]
-    assert judged(tmp_path / "right", *proven) == [], "confirmation 1 is missing"
-    (line,) = judged(tmp_path / "wrong", proven[0], confirmed("aa", 2, 192, 192, 1))
+    proven = [proof_of("aa", 2, first - 1, first), proof_of("aa", 2, more, more, 1)]
+    assert judged(tmp_path / "right", *proven) == [], "proof 1 is missing"
+    (line,) = judged(tmp_path / "wrong", proven[0], proof_of("aa", 2, 192, 192, 1))
     assert "extension 1 needed" in line and line.endswith("by the rule of its run, not 192")
-    (line,) = judged(tmp_path / "too far", confirmed("aa", 2, 200, first), confirmed("aa", 2, more, more, 1))
+    (line,) = judged(tmp_path / "too far", proof_of("aa", 2, 200, first), proof_of("aa", 2, more, more, 1))
     assert "does not follow a near miss" in line

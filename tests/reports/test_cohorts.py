@@ -25,7 +25,7 @@ A_DOLLAR_A_SECOND = priced()
 def reached(root: Path, run_id: str, **changes: object) -> None:
     """Write a run that reached its target after 9 s, for $9."""
     changes = {"price": A_DOLLAR_A_SECOND, "cohort": "c", "seed": int(run_id, 36), **changes}
-    write_run(root, run_id, scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, **changes)  # type: ignore[arg-type]
+    write_run(root, run_id, scores=(5, 9), proof=9, status=Status.TARGET_REACHED, **changes)  # type: ignore[arg-type]
 
 
 def failed(root: Path, run_id: str, status: Status | None = Status.CRASHED, **changes: object) -> None:

@@ -38,7 +38,7 @@ class Sizes:
 
 
 def one_run(root: Path) -> Run:
-    write_run(root, "aa", scores=(5, 9), confirmation=9, cohort="c")
+    write_run(root, "aa", scores=(5, 9), proof=9, cohort="c")
     (run,) = read_ledger(root).runs
     return run
 

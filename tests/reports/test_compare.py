@@ -17,7 +17,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.ledger.costs.cohorts import cost_ratio_interval
 from ledger_lab.ledger.costs.prices import load_prices
-from ledger_lab.panels import ConfirmedShare, PanelIdentity
+from ledger_lab.panels import PanelIdentity, ProvenShare
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports.compare import (
     CHEAPER,
@@ -56,7 +56,7 @@ def run_of(  # noqa: D417 - the rest are fields of the declaration
                     wall_ns=SECOND,
                 )
             )  # fmt: skip
-            proof = result(run_id, "m.pt", 9, "p1-fresh", purpose="confirmation")
+            proof = result(run_id, "m.pt", 9, "p1-fresh", purpose="proof")
             journal.append(replace(proof, wall_ns=seconds * SECOND))
         status = Status.PREEMPTED if lost else Status.TARGET_REACHED if reached else Status.COMPLETED
         journal.append(ended(status, seconds * SECOND))
@@ -184,23 +184,23 @@ def score_on_fresh_seeds(root: Path, ids: tuple[str, str], won: tuple[int, int],
     ("library", "way_out"),
     [("rsl_rl", "; evaluate.py aa --versus bb compares them on the same fresh episodes"), ("my_trainer", "")],
 )
-def test_screenings_of_common_seeds_are_no_test_because_runs_were_selected_on_them(
+def test_checks_of_common_seeds_are_no_test_because_runs_were_selected_on_them(
     tmp_path: Path, library: str, way_out: str
 ) -> None:
     for run_id, score in (("aa", 1), ("bb", 10)):
         write_run(tmp_path, run_id, scores=(5, score), rl_library=library)
     finding = finding_of(tmp_path, "aa", "bb")
     assert finding.success is not None
-    assert (finding.success.paired, finding.success.confirmed) == (None, None)
+    assert (finding.success.paired, finding.success.proven) == (None, None)
     assert finding_notes(finding)[-1] == (
         "no claim about the success of model_2.pt (A) and model_2.pt (B): the runs selected them on the seeds of their "
-        f"screenings{way_out}"
+        f"checks{way_out}"
     )
 
 
 def test_two_policies_are_paired_by_the_fresh_seeds_that_both_played(tmp_path: Path) -> None:
     write_run(tmp_path, "aa", scores=(5, 1))
-    write_run(tmp_path, "bb", scores=(5, 10), confirmation=9)
+    write_run(tmp_path, "bb", scores=(5, 10), proof=9)
     score_on_fresh_seeds(tmp_path, ("aa", "bb"), (7, 10))
     finding = finding_of(tmp_path, "aa", "bb")
     assert finding.success is not None and finding.success.paired is not None
@@ -220,20 +220,20 @@ def test_other_scores_on_fresh_seeds_are_not_compared(tmp_path: Path, changes: d
     assert found is not None and found.paired is None
 
 
-def test_confirmed_policies_are_compared_by_their_independent_confirmations(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", confirmation=9)
-    write_run(tmp_path, "bb", confirmation=10)
+def test_proven_policies_are_compared_by_their_independent_proofs(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", proof=9)
+    write_run(tmp_path, "bb", proof=10)
     finding = finding_of(tmp_path, "aa", "bb")
-    assert finding.success is not None and finding.success.confirmed is not None
-    found = finding.success.confirmed
+    assert finding.success is not None and finding.success.proven is not None
+    found = finding.success.proven
     assert found.difference == pytest.approx(0.1)
     ours, theirs = (
-        ConfirmedShare(successes=won, episodes=10, target=0.9, first_needed=9, first_episodes=10).interval(0.95**0.5)
+        ProvenShare(successes=won, episodes=10, target=0.9, first_needed=9, first_episodes=10).interval(0.95**0.5)
         for won in (9, 10)
     )
     assert found.interval == pytest.approx((theirs[0] - ours[1], theirs[1] - ours[0]))
     note = finding_notes(finding)[-1]
-    assert f"success of B − A: {found.points} if both reach their targets, by the confirmations of " in note
+    assert f"success of B − A: {found.points} if both reach their targets, by the proofs of " in note
     assert "evaluate.py aa --versus bb compares them on the same fresh episodes" in note
 
 

@@ -215,7 +215,7 @@ def runs(draw: st.DrawFn, run_id: str) -> DrawnRun:
         st.sampled_from(saved or ["none"]),
         st.sampled_from([8, 10]),
         st.just("p1-aa"),
-        st.sampled_from(["confirmation", "screening", "evaluation"]),
+        st.sampled_from(["proof", "check", "evaluation"]),
         st.sampled_from([None, None, "overflow"]),
     )
     evaluations = draw(st.lists(st.lists(scored, min_size=1, max_size=3), max_size=3 if saved else 0))

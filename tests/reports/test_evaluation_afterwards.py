@@ -92,7 +92,7 @@ def summarized(root: Path) -> RunSummary:
 
 
 def test_an_evaluation_is_shown_apart_and_changes_no_figure_of_the_training(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, price=PRICED)
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), proof=9, price=PRICED)
     before = summarized(tmp_path)
     assert (before.evaluation_afterwards_s, before.evaluation_afterwards_usd) == (None, None)
     evaluate(run_dir, "a1", result("aa", "model_2.pt", 9))

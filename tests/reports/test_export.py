@@ -30,7 +30,7 @@ PRETRAINED = Path(__file__).parents[2] / "source" / "ledger_lab" / "tasks" / "pr
 @pytest.fixture
 def ledger(tmp_path: Path) -> Contents:
     root = tmp_path / "logs"
-    write_run(root, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    write_run(root, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
     write_run(root, "bb", scores=(), status=Status.CRASHED, physics="newton/mujoco")
     write_run(root, "cc", rl_library="unheard_of")
     runs = read_ledger(root).runs

@@ -53,7 +53,7 @@ print(query(ledger, "SELECT count(*) FROM runs").rows)
 @pytest.fixture
 def ledger(tmp_path: Path) -> Contents:
     """Two runs, one of which reached its target."""
-    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, cohort="c")
+    write_run(tmp_path, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED, cohort="c")
     write_run(tmp_path, "bb", scores=(), status=Status.CRASHED, cohort="c")
     return contents(tmp_path)
 
@@ -111,7 +111,7 @@ def test_tables_join_and_add_up(ledger: Contents) -> None:
         "SELECT r.purpose, r.successes, count(*) FILTER (WHERE e.success) FROM panel_results r "
         "JOIN episodes e USING (run_id, result) GROUP BY ALL ORDER BY ALL",
     ).rows
-    assert won == [("confirmation", 9, 9), ("screening", 5, 5), ("screening", 9, 9)]
+    assert won == [("proof", 9, 9), ("check", 5, 5), ("check", 9, 9)]
     split = query(
         ledger,
         "SELECT i.window_s, sum(p.seconds) FROM iterations i JOIN phases p USING (run_id, attempt, window_index) "

@@ -15,7 +15,7 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, SchedulerJob, Status, read_ledger
 from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.libraries import agent_key
-from ledger_lab.panels import ConfirmedShare
+from ledger_lab.panels import ProvenShare
 from ledger_lab.reports import render_checkpoints, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.summary import library_cell
 from ledger_lab.units import duration, quantity, usd
@@ -30,7 +30,7 @@ def summary_of(root: Path):  # noqa: ANN201
 
 
 def test_a_run_that_reached_its_target(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, price=PRICED)
+    write_run(tmp_path, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED, price=PRICED)
     summary = summary_of(tmp_path)
     assert (summary.env_steps, summary.wall_s, summary.train_s, summary.evaluate_s) == (80, 9.0, 6.0, 1.0)
     assert summary.env_steps_per_s == pytest.approx(80 / 6)
@@ -80,43 +80,43 @@ def test_a_vanished_run_is_lost_and_a_live_run_is_running(tmp_path: Path) -> Non
     assert summary_of(tmp_path / "dead").wall_s == 5.0
 
 
-def test_all_panels_of_a_confirmation_count(tmp_path: Path) -> None:
+def test_all_panels_of_a_proof_count(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(9,))
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         for extension, (successes, needed) in enumerate([(8, 9), (9, 10), (10, 9)]):
-            row = result("aa", "model_1.pt", successes, f"p1-fresh{extension}", purpose="confirmation")
+            row = result("aa", "model_1.pt", successes, f"p1-fresh{extension}", purpose="proof")
             fresh = replace(row.outcomes, seed=[1000 * (extension + 1) + seed for seed in row.outcomes.seed])
             journal.append(replace(row, extension=extension, needed=needed, outcomes=fresh))
     (run,) = read_ledger(tmp_path).runs
     summary = summarize_run(run)
-    assert summary.target_reached and summary.checkpoints[0].confirmed
+    assert summary.target_reached and summary.checkpoints[0].proven
     assert (summary.heldout_successes, summary.heldout_episodes) == (27, 30)
-    assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (27, 30)
-    proof = ConfirmedShare(successes=27, episodes=30, target=0.9, first_needed=9, first_episodes=10)
+    assert (summary.checkpoints[0].proof_successes, summary.checkpoints[0].proof_episodes) == (27, 30)
+    proof = ProvenShare(successes=27, episodes=30, target=0.9, first_needed=9, first_episodes=10)
     assert summary.heldout_interval == proof.interval()
 
 
-def test_an_extension_on_seeds_of_its_confirmation_does_not_count_them_twice(tmp_path: Path) -> None:
+def test_an_extension_on_seeds_of_its_proof_does_not_count_them_twice(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(9,))
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
         for extension in range(2):
-            row = result("aa", "model_1.pt", 8 + extension, "p1-fresh", purpose="confirmation")
+            row = result("aa", "model_1.pt", 8 + extension, "p1-fresh", purpose="proof")
             journal.append(replace(row, extension=extension, needed=10))
     (run,) = read_ledger(tmp_path).runs
     summary = summarize_run(run)
-    assert (summary.checkpoints[0].confirmation_successes, summary.checkpoints[0].confirmation_episodes) == (9, 10)
+    assert (summary.checkpoints[0].proof_successes, summary.checkpoints[0].proof_episodes) == (9, 10)
 
 
-def test_only_a_valid_confirmation_proves_the_target(tmp_path: Path) -> None:
-    write_run(tmp_path / "screened", "aa", scores=(5, 10))
-    write_run(tmp_path / "refuted", "bb", scores=(5, 10), confirmation=8)
+def test_only_a_valid_proof_proves_the_target(tmp_path: Path) -> None:
+    write_run(tmp_path / "checked", "aa", scores=(5, 10))
+    write_run(tmp_path / "refuted", "bb", scores=(5, 10), proof=8)
     run_dir = write_run(tmp_path / "invalid", "cc", scores=(5, 10))
     with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        journal.append(result("cc", "model_2.pt", 10, "p1-fresh", purpose="confirmation", invalid="overflow"))
-    for name, shown, again in (("screened", 10, None), ("refuted", 10, 8), ("invalid", 10, None)):
+        journal.append(result("cc", "model_2.pt", 10, "p1-fresh", purpose="proof", invalid="overflow"))
+    for name, shown, again in (("checked", 10, None), ("refuted", 10, 8), ("invalid", 10, None)):
         summary = summary_of(tmp_path / name)
-        assert (summary.target_reached, summary.wall_to_target_s, summary.confirmed) == (False, None, None), name
-        assert (summary.heldout_successes, summary.checkpoints[-1].confirmation_successes) == (shown, again)
+        assert (summary.target_reached, summary.wall_to_target_s, summary.proven) == (False, None, None), name
+        assert (summary.heldout_successes, summary.checkpoints[-1].proof_successes) == (shown, again)
         assert summary.invalid_reason == ("overflow" if name == "invalid" else None)
 
 
@@ -169,7 +169,7 @@ def test_repricing_changes_only_the_cost(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_table_keeps_run_and_status_at_any_width(tmp_path: Path, width: int) -> None:
-    write_run(tmp_path, "aaaaaaaa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    write_run(tmp_path, "aaaaaaaa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
     write_run(tmp_path, "bbbbbbbb", scores=(), status=Status.CRASHED)
     summaries = [summarize_run(run) for run in read_ledger(tmp_path).runs]
     out = StringIO()
@@ -195,7 +195,7 @@ def test_a_checkpoints_line_is_whole_where_there_is_room_and_unknown_is_a_dash(t
     Console(file=out, width=width).print(render_checkpoints(summary_of(tmp_path), width))
     _, head, first, _, last = map(str.rstrip, out.getvalue().splitlines())
     assert max(len(head), len(first), len(last)) <= width
-    assert "confirmation" in head and "9/10" in out.getvalue()
+    assert "proof" in head and "9/10" in out.getvalue()
     assert ("training episodes ended by" in head) == (width == 300)
     if width == 300:
         assert last.endswith("1:05        0:05  2.5 GB host  time_out 3 k, fell 12")

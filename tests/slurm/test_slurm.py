@@ -249,7 +249,7 @@ def test_a_training_whose_time_is_up_is_requeued_and_resumed(cluster: Cluster, t
     assert run.attempts[0].ended is not None and "SIGUSR1" in str(run.attempts[0].ended.reason)
 
 
-def test_two_nodes_reach_a_confirmed_target_with_equal_parameters(cluster: Cluster, tmp_path: Path) -> None:
+def test_two_nodes_reach_a_proven_target_with_equal_parameters(cluster: Cluster, tmp_path: Path) -> None:
     site = Site(cluster, tmp_path, "cpus = 1")
     arguments = ("--device", "cpu", "--num_envs", "128", "--rl_library", "rsl_rl", "--target", "0.5")
     finished = site.script("train", *arguments, "--on", str(site.path), "--nodes", "2")

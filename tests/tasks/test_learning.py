@@ -46,7 +46,7 @@ def test_a_short_training_improves_the_return(task: str, tmp_path: Path) -> None
         "--device", "cpu", "--log_root", tmp_path / "logs", *agent,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    first, last = (row.outcomes for row in read_ledger(tmp_path / "logs").runs[0].results if row.purpose == "screening")
+    first, last = (row.outcomes for row in read_ledger(tmp_path / "logs").runs[0].results if row.purpose == "check")
     gain = np.array(last.episode_return, float) - np.array(first.episode_return, float)
     print(f"{task}: each of {len(gain)} episodes gains {gain.mean():.3g} ± {gain.std():.3g}")
     assert gain.mean() > 5 * gain.std() / EPISODES**0.5

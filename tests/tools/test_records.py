@@ -83,8 +83,8 @@ def test_the_records_are_light() -> None:
 def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Path) -> None:
     folder = tmp_path / "t-cpu"
     declare_cohort(folder, "c", 4)
-    recorded(folder, "a", scores=(5, 10), confirmation=10, status=Status.TARGET_REACHED)
-    recorded(folder, "b", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED, seed=2)
+    recorded(folder, "a", scores=(5, 10), proof=10, status=Status.TARGET_REACHED)
+    recorded(folder, "b", scores=(5, 9), proof=9, status=Status.TARGET_REACHED, seed=2)
     recorded(folder, "d", scores=(), status=Status.CRASHED, seed=3)
     ((task, panel, reached, success, time, steps, cost, hardware, elsewhere),) = rows(tmp_path)
     assert (task, panel, reached) == ("`LedgerLab-T`", "`p`, 90 %", "2 of 4")
@@ -121,7 +121,7 @@ def test_the_cost_of_a_beginning_counts_once(tmp_path: Path) -> None:
     elsewhere = {"run_id": "dddddddd", "env_steps": 2_000, "wall_s": 60.0, "usd": 1.0}
     here = {"run_id": "aaaaaaaa", "env_steps": 2_080, "wall_s": 70.0, "usd": 11.0}
     recorded(tmp_path / "t-cpu", "aaaaaaaa", began_from=began | elsewhere)
-    recorded(tmp_path / "t-cpu", "bbbbbbbb", began_from=began | here, confirmation=9)
+    recorded(tmp_path / "t-cpu", "bbbbbbbb", began_from=began | here, proof=9)
     cells = rows(tmp_path)[0]
     assert [cells[number].split(" + ")[1] for number in (4, 5, 6)] == ["1:10", "2.08 k", "$1.00"]
 
@@ -158,17 +158,17 @@ def test_the_table_of_phases_adds_up_the_runs_of_a_cohort(tmp_path: Path) -> Non
 
 
 def test_runs_of_another_task_panel_or_target_are_not_mixed_in(tmp_path: Path) -> None:
-    recorded(tmp_path / "t-cpu", "a", confirmation=9)
-    recorded(tmp_path / "t-cpu", "b", confirmation=9, task="LedgerLab-Other")
-    recorded(tmp_path / "t-gpu", "d", confirmation=9, panel_id="p1-bb", target_success=0.8)
-    recorded(tmp_path / "speed-cpu", "e", confirmation=9)
+    recorded(tmp_path / "t-cpu", "a", proof=9)
+    recorded(tmp_path / "t-cpu", "b", proof=9, task="LedgerLab-Other")
+    recorded(tmp_path / "t-gpu", "d", proof=9, panel_id="p1-bb", target_success=0.8)
+    recorded(tmp_path / "speed-cpu", "e", proof=9)
     (tmp_path / "notes.json").write_text("{}")
     assert [(row[1], row[2]) for row in rows(tmp_path)] == [("`p`, 90 %", "1 of 1"), ("`p`, 80 %", "1 of 1")]
 
 
 def test_scores_under_other_engines_have_a_column(tmp_path: Path) -> None:
-    one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
-    two = recorded(tmp_path / "t-cpu", "b", confirmation=9)
+    one = recorded(tmp_path / "t-cpu", "a", proof=9)
+    two = recorded(tmp_path / "t-cpu", "b", proof=9)
     evaluated(one, {"model_2.pt": 1}, {**OTHER_ENGINE, "seeds": [2, 3]})  # another panel
     evaluated(one, {"model_2.pt": 2}, FIELDS)  # the same engine
     evaluated(one, {"model_2.pt": 3}, OTHER_ENGINE, invalid="contacts were dropped")
@@ -181,8 +181,8 @@ def test_scores_under_other_engines_have_a_column(tmp_path: Path) -> None:
 
 
 def test_the_robustness_table_shows_last_score_worst_cell_and_capacities(tmp_path: Path) -> None:
-    one = recorded(tmp_path / "t-cpu", "a", confirmation=9)
-    recorded(tmp_path / "t-cpu", "b", confirmation=9)
+    one = recorded(tmp_path / "t-cpu", "a", proof=9)
+    recorded(tmp_path / "t-cpu", "b", proof=9)
     cells = {"cells": [{"name": "nominal"}, {"name": "heavy"}]}
     evaluated(one, {"model_2.pt": 3}, {**FIELDS, **cells}, used=3)
     evaluated(one, {"model_1.pt": 4, "model_2.pt": 8}, {**FIELDS, **cells}, used=7)
@@ -207,8 +207,8 @@ def run_of(cohort: str, seed: int, **changes: Any) -> dict[str, Any]:
         "wall_to_target_s": 60.0,
         "env_steps": 3000,
         "checkpoints": [
-            {"env_steps": 1000, "confirmed": False, "heldout_successes": 5, "heldout_episodes": 10},
-            {"env_steps": 2000, "confirmed": True, "heldout_successes": 9, "heldout_episodes": 10},
+            {"env_steps": 1000, "proven": False, "heldout_successes": 5, "heldout_episodes": 10},
+            {"env_steps": 2000, "proven": True, "heldout_successes": 9, "heldout_episodes": 10},
         ],
         "billable_usd": 0.01,
         "peak_host_memory_gb": 1.0,
@@ -260,7 +260,7 @@ def test_changed_fields_are_compared_with_the_recipe(tmp_path: Path) -> None:
 
 def test_trainings_with_a_budget_show_their_best_scores(tmp_path: Path) -> None:
     missed = {"target_reached": False, "wall_to_target_s": None, "wall_s": 900.0, "env_steps": 2_000_000}
-    unscored = {**missed, "checkpoints": [{"confirmed": False, "heldout_successes": None, "heldout_episodes": None}]}
+    unscored = {**missed, "checkpoints": [{"proven": False, "heldout_successes": None, "heldout_episodes": None}]}
     reported(
         tmp_path, "study", run_of("a", 2, **unscored), run_of("a", 1, **{**missed, "wall_s": 800.0}), run_of("b", 1)
     )
@@ -271,7 +271,7 @@ def test_trainings_with_a_budget_show_their_best_scores(tmp_path: Path) -> None:
 
 
 def test_tables_are_written_into_their_pages(tmp_path: Path) -> None:
-    recorded(tmp_path / "records" / "t-cpu", "a", confirmation=9)
+    recorded(tmp_path / "records" / "t-cpu", "a", proof=9)
     for name in {*TABLES} - {"tasks", "robustness"}:
         reported(tmp_path / "records", f"{name}-cpu", run_of("a", 1))
     for name in TABLES:

@@ -1,4 +1,4 @@
-"""Evaluations of a record are shortened to the confirmed checkpoint, and nothing else changes."""
+"""Evaluations of a record are shortened to the proven checkpoint, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
 
 
-def test_only_the_scores_of_the_confirmed_checkpoint_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_dir, other = (write_run(tmp_path, run_id, confirmation=9) for run_id in ("aa", "bb"))
+def test_only_the_scores_of_the_proven_checkpoint_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir, other = (write_run(tmp_path, run_id, proof=9) for run_id in ("aa", "bb"))
     evaluated(run_dir, {"model_1.pt": 3, "model_2.pt": 9}, FIELDS)
     evaluated(run_dir, {"model_1.pt": 4, "model_2.pt": 8}, FIELDS)
     path = run_dir / "journal-evaluation-1-0.jsonl"
@@ -48,12 +48,12 @@ def test_only_the_scores_of_the_confirmed_checkpoint_stay(tmp_path: Path, capsys
     assert shorten(tmp_path) == 0, "nothing is left to shorten"
 
 
-def test_a_run_without_a_confirmed_checkpoint_is_refused(tmp_path: Path) -> None:
-    run_dir, confirmed = write_run(tmp_path, "aa"), write_run(tmp_path, "bb", confirmation=9)
-    for each in (run_dir, confirmed):
+def test_a_run_without_a_proven_checkpoint_is_refused(tmp_path: Path) -> None:
+    run_dir, proven = write_run(tmp_path, "aa"), write_run(tmp_path, "bb", proof=9)
+    for each in (run_dir, proven):
         evaluated(each, {"model_1.pt": 3, "model_2.pt": 9}, FIELDS)
     whole = results(tmp_path)
-    with pytest.raises(UserError, match="aa has an evaluation without scores of a confirmed checkpoint"):
+    with pytest.raises(UserError, match="aa has an evaluation without scores of a proven checkpoint"):
         shorten(tmp_path)
     assert results(tmp_path) == whole
     with pytest.raises(UserError, match="no runs below"):

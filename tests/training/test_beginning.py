@@ -49,12 +49,12 @@ def test_the_ledger_names_the_checkpoint_and_its_cost(begun: tuple[Run, str]) ->
     run, printed = begun
     (theirs,) = read_ledger(PROVEN.parent).runs
     base, began = summarize_run(theirs), run.declared.began_from
-    assert began is not None and base.confirmed is not None
+    assert began is not None and base.proven is not None
     assert (began["run_id"], began["checkpoint"], began["task"]) == (base.run_id, PROVEN.name, base.task)
     assert began["sha256"] == next(each.sha256 for each in theirs.checkpoints if each.path == PROVEN.name)
     assert (began["env_steps"], began["wall_s"], began["usd"]) == (base.env_steps, base.wall_s, base.declared_usd)
     summary = summarize_run(run)
-    assert (run.declared.error_budget, began["confirmation_panels"]) == (ERROR_BUDGET, 1), "its proof spent nothing"
+    assert (run.declared.error_budget, began["proof_panels"]) == (ERROR_BUDGET, 1), "its proof spent nothing"
     assert summary.began_from == began and summary.env_steps == 2 * 32 * run.declared.horizon, "its own steps"
     line = f"{run.declared.run_id} began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken 0:4"
     assert line in " ".join(printed.split())
@@ -171,16 +171,16 @@ def test_a_checkpoint_of_a_run_that_does_not_describe_its_task_is_refused(
         find_beginning(str(other), *cartpole)
 
 
-def spent(trained: Path, folder: Path, confirmations: int, **changes: object) -> Path:
-    """Return the directory of a run like the trained run, with failed confirmations after its own."""
+def spent(trained: Path, folder: Path, proofs: int, **changes: object) -> Path:
+    """Return the directory of a run like the trained run, with failed proofs after its own."""
     directory = retold(trained, folder, "spent000", **changes)
     before = read_journal(directory / "journal-1-0.jsonl").rows
     row = next(each for each in before if isinstance(each, PanelResult))
-    lost = replace(row, purpose="confirmation", outcomes=replace(row.outcomes, success=[False] * row.outcomes.episodes))
+    lost = replace(row, purpose="proof", outcomes=replace(row.outcomes, success=[False] * row.outcomes.episodes))
     with Journal(directory / "journal-2-0.jsonl") as journal:
         journal.append(AttemptStarted(run_id="spent000", attempt=2, rank=0, pid=2**22 + 1, host="h", wall_ns=1))
-        for number in range(confirmations):
-            journal.append(replace(lost, confirmation=100 + number))
+        for number in range(proofs):
+            journal.append(replace(lost, proof=100 + number))
     return directory
 
 
@@ -192,7 +192,7 @@ def test_a_run_begins_with_the_error_budget_that_its_checkpoint_has_left(
     whole = find_beginning(str(spent(trained, tmp_path / "0", 0)), *cartpole)
     rest = find_beginning(str(spent(trained, tmp_path / "3", 3)), *cartpole)
     assert rest.error_budget == pytest.approx(whole.error_budget / 8, rel=0.01)
-    assert rest.began_from["confirmation_panels"] == whole.began_from["confirmation_panels"] + 3
+    assert rest.began_from["proof_panels"] == whole.began_from["proof_panels"] + 3
     again = find_beginning(str(spent(trained, tmp_path / "chain", 3, error_budget=rest.error_budget)), *cartpole)
     assert again.error_budget == pytest.approx(whole.error_budget / 64, rel=0.02), "of a run that began so itself"
 

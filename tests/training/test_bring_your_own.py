@@ -267,9 +267,9 @@ def test_the_task_is_trained_and_judged(parking: Path, panel: Path) -> None:
     assert (run.declared.task, run.declared.rl_library, run.declared.panel) == (TASK, "rsl_rl", str(panel))
     assert list(run.declared.code_sha256) == ["ledger_lab", "acme_tasks"]
     assert {(row.panel, row.exactness) for row in run.results} == {("park", "bitwise")}
-    screenings = [row for row in run.results if row.purpose == "screening"]
-    assert screenings[-1].checkpoint == "model_2.pt", "the last policy is judged"
-    for row in screenings:
+    checks = [row for row in run.results if row.purpose == "check"]
+    assert checks[-1].checkpoint == "model_2.pt", "the last policy is judged"
+    for row in checks:
         assert row.outcomes.seed == list(range(16))
         assert set(row.outcomes.ended_by) <= {"horizon", "off_the_rail"}
 

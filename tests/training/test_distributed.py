@@ -88,7 +88,7 @@ def test_each_process_records_the_norms_of_its_gradients(by_two: Path) -> None:
 
 def test_the_shares_of_a_panel_have_the_outcomes_of_a_single_process(by_two: Path) -> None:
     judged = {row.checkpoint: row for row in run_of(by_two).results}
-    assert {(row.purpose, row.outcomes.episodes) for row in judged.values()} == {("screening", 256)}
+    assert {(row.purpose, row.outcomes.episodes) for row in judged.values()} == {("check", 256)}
     run_dir = one_run_dir(by_two)
     paths = [run_dir / name for name in judged]
     assert script("evaluate", *paths, "--device", "cpu", "--log_root", by_two).returncode == 0

@@ -30,10 +30,10 @@ def reported(run_dir: Path, shell: str = "") -> subprocess.CompletedProcess[str]
 
 
 def test_the_report_is_printed_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path / "my logs; $HOME", "aa", scores=(5, 9), confirmation=9)
+    run_dir = write_run(tmp_path / "my logs; $HOME", "aa", scores=(5, 9), proof=9)
     done = reported(run_dir)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "target reached: model_2.pt after 2 iterations, confirmed at" in done.stdout
+    assert "target reached: model_2.pt after 2 iterations, proven at" in done.stdout
     assert f"watch it: ./isaaclab.sh -p scripts/play.py '{run_dir}/model_2.pt' --video --viz newton_gl\n" in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""A judge extends near misses. In a resumed run, it keeps all confirmations, and their seeds serve one policy only."""
+"""A judge extends near misses. In a resumed run, it keeps all proofs, and their seeds serve one policy only."""
 
 from __future__ import annotations
 
@@ -60,25 +60,25 @@ def saved(name: str) -> CheckpointSaved:
     return CheckpointSaved(path=f"{name}.pt", sha256=name, size_bytes=1, iteration=9, env_steps=1, wall_ns=1)
 
 
-def confirmation(number: int, checkpoint: str, successes: int, extension: int = 0) -> PanelResult:
-    panel = PANEL.confirmation("run", number, extension)
+def proof(number: int, checkpoint: str, successes: int, extension: int = 0) -> PanelResult:
+    panel = PANEL.proof("run", number, extension)
     return PanelResult(
         run_id="run", checkpoint=f"{checkpoint}.pt", checkpoint_sha256=checkpoint, panel=panel.name, panel_id="p1-x",
-        purpose="confirmation", confirmation=number, extension=extension, needed=241, exactness="bitwise",
+        purpose="proof", proof=number, extension=extension, needed=241, exactness="bitwise",
         device="cpu", wall_ns=1, invalid=None, outcomes=outcomes(panel, successes),
     )  # fmt: skip
 
 
-def screening(checkpoint: str, successes: int) -> PanelResult:
+def check(checkpoint: str, successes: int) -> PanelResult:
     found = outcomes(PANEL, successes)
     return dataclasses.replace(
-        confirmation(1, checkpoint, successes), panel=PANEL.name, purpose="screening", needed=224, outcomes=found
+        proof(1, checkpoint, successes), panel=PANEL.name, purpose="check", needed=224, outcomes=found
     )
 
 
 def scoring(checkpoint: str) -> dict[str, Any]:
     """Return the saved state of a judge that scores a checkpoint."""
-    return {"screened": 5, "scored": saved(checkpoint).to_data()}
+    return {"checked": 5, "scored": saved(checkpoint).to_data()}
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-STATE: dict[str, Any] = {"screened": 5, "scored": None}
+STATE: dict[str, Any] = {"checked": 5, "scored": None}
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_the_first_confirmation_needs_what_the_error_budget_of_the_run_allows(judged: Any, resumed: bool) -> None:
+def test_the_first_proof_needs_what_the_error_budget_of_the_run_allows(judged: Any, resumed: bool) -> None:
     judge, _, rows = judged("new", 256, error_budget=0.01)
     if resumed:
         judge.resume(STATE, [])
@@ -126,24 +126,24 @@ def test_the_first_confirmation_needs_what_the_error_budget_of_the_run_allows(ju
         judge.after_iteration(iteration)
     needed = VerdictRule(PANEL.target_success, 0.01).first_needs(len(PANEL.episodes))
     assert needed > VerdictRule(PANEL.target_success).first_needs(len(PANEL.episodes))
-    assert [row.needed for row in rows if row.purpose == "confirmation"] == [needed]
+    assert [row.needed for row in rows if row.purpose == "proof"] == [needed]
 
 
 @pytest.mark.parametrize("newest", ["new", "lost"])
 def test_seeds_of_an_earlier_attempt_are_not_used_again(judged: Any, newest: str) -> None:
     judge, slots, rows = judged(newest, 256)
-    judge.resume(STATE, [confirmation(1, "lost", 200)])
+    judge.resume(STATE, [proof(1, "lost", 200)])
     for iteration in (10, 20, 30):
         judge.after_iteration(iteration)
-    assert [(row.purpose, row.confirmation) for row in rows][-1] == ("confirmation", 2)
-    assert slots.begun[-1] == PANEL.confirmation("run", 2)
-    assert rows[-1].needed > confirmation(1, "lost", 200).needed, "of one error budget"
+    assert [(row.purpose, row.proof) for row in rows][-1] == ("proof", 2)
+    assert slots.begun[-1] == PANEL.proof("run", 2)
+    assert rows[-1].needed > proof(1, "lost", 200).needed, "of one error budget"
 
 
-def test_a_running_confirmation_starts_again_on_its_seeds(judged: Any) -> None:
+def test_a_running_proof_starts_again_on_its_seeds(judged: Any) -> None:
     judge, slots, _ = judged("new", 256)
-    judge.resume(scoring("m"), [screening("old", 231), confirmation(1, "old", 200), screening("m", 231)])
-    assert slots.begun == [PANEL.confirmation("run", 2)]
+    judge.resume(scoring("m"), [check("old", 231), proof(1, "old", 200), check("m", 231)])
+    assert slots.begun == [PANEL.proof("run", 2)]
     assert judge.state() == scoring("m")
 
 
@@ -151,12 +151,12 @@ def test_a_running_confirmation_starts_again_on_its_seeds(judged: Any) -> None:
     ("since", "begun"),
     [
         ([], [PANEL]),
-        ([screening("m", 200)], []),
-        ([screening("m", 231)], [PANEL.confirmation("run", 1)]),
-        ([screening("m", 231), confirmation(1, "m", 200)], []),
-        ([screening("m", 231), confirmation(1, "m", 240)], [PANEL.confirmation("run", 1, 1)]),
-        ([screening("m", 231), confirmation(1, "m", 240), confirmation(1, "m", 200, 1)], []),
-        ([screening("m", 231), confirmation(1, "m", 256)], []),
+        ([check("m", 200)], []),
+        ([check("m", 231)], [PANEL.proof("run", 1)]),
+        ([check("m", 231), proof(1, "m", 200)], []),
+        ([check("m", 231), proof(1, "m", 240)], [PANEL.proof("run", 1, 1)]),
+        ([check("m", 231), proof(1, "m", 240), proof(1, "m", 200, 1)], []),
+        ([check("m", 231), proof(1, "m", 256)], []),
     ],
 )
 def test_resuming_continues_after_what_has_ended_since_the_last_state(
@@ -167,12 +167,12 @@ def test_resuming_continues_after_what_has_ended_since_the_last_state(
     assert slots.begun == begun
 
 
-def test_the_last_policy_is_confirmed_if_only_its_screening_had_ended(judged: Any) -> None:
+def test_the_last_policy_is_proven_if_only_its_check_had_ended(judged: Any) -> None:
     judge, slots, _ = judged("m", 256)
     slots.idle_here, slots.action_count = True, 1
-    judge.resume({**scoring("m"), "screened": 9}, [screening("m", 231)])
+    judge.resume({**scoring("m"), "checked": 9}, [check("m", 231)])
     (found,) = judge.finish(lambda: None)
-    assert judge.confirmed is found.result and found.saved.sha256 == "m"
+    assert judge.proven is found.result and found.saved.sha256 == "m"
 
 
 def test_a_near_miss_is_extended_on_further_fresh_seeds_until_it_is_proven(judged: Any) -> None:
@@ -180,26 +180,26 @@ def test_a_near_miss_is_extended_on_further_fresh_seeds_until_it_is_proven(judge
     judge.after_iteration(1)
     for iteration in (2, 3, 4):
         judge.after_iteration(iteration)
-        assert slots.begun[-1] == PANEL.confirmation("run", 1, iteration - 2), "not a newer policy"
+        assert slots.begun[-1] == PANEL.proof("run", 1, iteration - 2), "not a newer policy"
     judge.after_iteration(5)
-    assert [(row.purpose, row.confirmation, row.extension) for row in rows] == [
-        ("screening", 1, 0), ("confirmation", 1, 0), ("confirmation", 1, 1), ("confirmation", 1, 2),
+    assert [(row.purpose, row.proof, row.extension) for row in rows] == [
+        ("check", 1, 0), ("proof", 1, 0), ("proof", 1, 1), ("proof", 1, 2),
     ]  # fmt: skip
-    assert [row.confirms for row in rows] == [False, False, False, True]
+    assert [row.proves for row in rows] == [False, False, False, True]
     assert rows[1].needed == 241
-    assert judge.confirmed is rows[-1] and judge.ends_training
+    assert judge.proven is rows[-1] and judge.ends_training
     seeds = [seed for row in rows for seed in row.outcomes.seed]
     assert len(seeds) == len(set(seeds)), "each episode has a seed of its own"
 
 
 def test_a_running_extension_starts_again_and_earlier_successes_count(judged: Any) -> None:
     judge, slots, rows = judged("new", [240, 240])
-    judge.resume(scoring("m"), [screening("m", 231), confirmation(1, "m", 240)])
-    assert slots.begun == [PANEL.confirmation("run", 1, 1)]
+    judge.resume(scoring("m"), [check("m", 231), proof(1, "m", 240)])
+    assert slots.begun == [PANEL.proof("run", 1, 1)]
     judge.after_iteration(10)
     judge.after_iteration(11)
-    assert [(row.confirmation, row.extension) for row in rows] == [(1, 1), (1, 2)]
-    assert judge.confirmed is rows[-1], "the successes of the first attempt count"
+    assert [(row.proof, row.extension) for row in rows] == [(1, 1), (1, 2)]
+    assert judge.proven is rows[-1], "the successes of the first attempt count"
 
 
 def test_an_invalid_panel_is_not_extended_and_costs_its_whole_stake(judged: Any) -> None:
@@ -211,8 +211,8 @@ def test_an_invalid_panel_is_not_extended_and_costs_its_whole_stake(judged: Any)
     slots.invalid = lambda outcomes: None
     judge.after_iteration(4)
     judge.after_iteration(5)
-    assert [(row.purpose, row.confirmation) for row in rows] == [
-        ("screening", 1), ("confirmation", 1), ("screening", 2), ("confirmation", 2),
+    assert [(row.purpose, row.proof) for row in rows] == [
+        ("check", 1), ("proof", 1), ("check", 2), ("proof", 2),
     ]  # fmt: skip
     assert rows[-1].needed == 242
 
@@ -222,14 +222,14 @@ def test_runs_of_older_ledgers_keep_the_rule_that_they_declared() -> None:
     assert {run.declared.verdict_rule for run in runs} == {1}
     for run in runs:
         rule = VerdictRule.of_version(run.declared.verdict_rule, run.declared.target_success)
-        confirmations = [row for row in run.results if row.purpose == "confirmation"]
-        assert run.proven and confirmations[-1].confirms
-        for at, row in enumerate(confirmations):
-            what = Verdict(rule, confirmations[:at]).confirmation(row.checkpoint_sha256, row.outcomes.episodes)
+        proofs = [row for row in run.results if row.purpose == "proof"]
+        assert run.proven and proofs[-1].proves
+        for at, row in enumerate(proofs):
+            what = Verdict(rule, proofs[:at]).proof(row.checkpoint_sha256, row.outcomes.episodes)
             assert (row.extension, row.needed) == (0, what.needed)
 
 
-def test_a_screening_whose_episodes_start_differently_than_before_is_invalid_by_name(judged: Any) -> None:
+def test_a_check_whose_episodes_start_differently_than_before_is_invalid_by_name(judged: Any) -> None:
     judge, slots, rows = judged("new", 100)
     slots.started = {"joint_position of 'robot'": 16 * "0"}
     judge.after_iteration(10)

@@ -40,7 +40,7 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def require_scored_alike(log_root: Path) -> None:
     """Score all checkpoints of the one run again, each of which must get the episodes that it got in training."""
-    judged = {row.checkpoint: row.outcomes for row in run_of(log_root).results if row.purpose == "screening"}
+    judged = {row.checkpoint: row.outcomes for row in run_of(log_root).results if row.purpose == "check"}
     scored = script("evaluate", one_run_dir(log_root), "--log_root", log_root, "--device", "cpu")
     assert scored.returncode == 0, scored.stdout + scored.stderr
     run = run_of(log_root)

@@ -166,21 +166,21 @@ def test_a_figure_that_is_not_finite_ends_the_training_after_it_is_written() -> 
     assert isinstance(window, PhaseWindow) and window.non_finite == ["value_loss"]
 
 
-def test_a_confirmation_is_saved_at_once_and_a_screening_when_the_state_is_due() -> None:
-    made = Made(Trainer(), Judge({3: judged("screening", 5), 5: judged("confirmation", 5)}))
+def test_a_proof_is_saved_at_once_and_a_check_when_the_state_is_due() -> None:
+    made = Made(Trainer(), Judge({3: judged("check", 5), 5: judged("proof", 5)}))
     made.loop.run()
     assert [iterations for iterations, _ in made.keeper.saved] == [5, 10]
 
 
 def test_a_proven_policy_ends_the_training() -> None:
     trainer = Trainer()
-    assert Made(trainer, Judge({4: judged("confirmation", 9)}, ends_after=4)).loop.run() is Status.COMPLETED
+    assert Made(trainer, Judge({4: judged("proof", 9)}, ends_after=4)).loop.run() is Status.COMPLETED
     assert trainer.iterations == 4
 
 
 def test_a_score_that_is_a_health_event_stops_the_run_with_its_evidence() -> None:
     trainer = Trainer()
-    made = Made(trainer, Judge({6: judged("screening", 0)}))
+    made = Made(trainer, Judge({6: judged("check", 0)}))
     assert made.loop.run() is Status.STOPPED
     assert trainer.iterations == 6
     assert str(made.attempt.error) == "nothing succeeds at 4", "the iteration of the checkpoint, not of its score"
@@ -229,8 +229,8 @@ def test_the_time_is_noticed_at_the_end_of_an_iteration() -> None:
     assert late(10).loop.run() is Status.COMPLETED, "all iterations are trained"
 
 
-def test_a_confirmation_that_ended_in_the_same_iteration_counts() -> None:
-    judge = Judge({3: judged("confirmation", 9)}, ends_after=3)
+def test_a_proof_that_ended_in_the_same_iteration_counts() -> None:
+    judge = Judge({3: judged("proof", 9)}, ends_after=3)
     assert late(3, judge).loop.run() is Status.COMPLETED, "the judge then says: target reached"
 
 

@@ -224,7 +224,7 @@ def test_learners_are_compared_after_the_first_iterations_of_every_attempt(earli
 
 def test_the_shares_of_all_processes_form_the_panel() -> None:
     two_cells = replace(load_panel("cartpole_v1"), seeds=tuple(range(8)), cells=(Cell("a"), Cell("b")))
-    for panel in (two_cells, two_cells.confirmation("aaaaaaaa", 1)):
+    for panel in (two_cells, two_cells.proof("aaaaaaaa", 1)):
         shares = [share_of(panel, rank, 4) for rank in range(4)]
         episodes = [episode for share in shares for episode in share.episodes]
         assert sorted(episodes) == sorted(panel.episodes)

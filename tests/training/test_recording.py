@@ -78,7 +78,7 @@ def save(run: RecordedRun, name: str = "policy.bin") -> CheckpointSaved:
     return run.checkpoint(run.directory / name)
 
 
-def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extended(tmp_path: Path) -> None:
+def test_a_judged_checkpoint_is_checked_and_proven_and_a_near_miss_is_extended(tmp_path: Path) -> None:
     with begin(tmp_path) as run:
         run.iteration(1, env_steps=20)
         left = itertools.chain((50, 95, 93), itertools.repeat(100))
@@ -89,14 +89,14 @@ def test_a_judged_checkpoint_is_screened_and_confirmed_and_a_near_miss_is_extend
             return outcomes(list(seeds), next(left))
 
         first = run.judge(save(run, "first.bin"), take)
-        assert [each.purpose for each in first] == ["screening"], "a poor policy is not confirmed"
+        assert [each.purpose for each in first] == ["check"], "a poor policy is not proven"
         (run.directory / "second.bin").write_bytes(b"better weights")
         results = run.judge(run.checkpoint(run.directory / "second.bin"), take)
-        screening, *confirmation = results
-        assert screening.purpose == "screening"
-        assert {each.purpose for each in confirmation} == {"confirmation"}
-        assert [each.extension for each in confirmation] == list(range(len(confirmation))), "a near miss is extended"
-        assert [each.confirms for each in confirmation] == [*[False] * (len(confirmation) - 1), True]
+        check, *proof = results
+        assert check.purpose == "check"
+        assert {each.purpose for each in proof} == {"proof"}
+        assert [each.extension for each in proof] == list(range(len(proof))), "a near miss is extended"
+        assert [each.proves for each in proof] == [*[False] * (len(proof) - 1), True]
         assert run.target_reached
     assert seen[0] == seen[1] == set(PANEL.seeds)
     fresh = seen[2:]
@@ -116,11 +116,11 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
             run.iteration(iteration, env_steps=20 * iteration, figures={"mean_return": 1.5, "kl": float("nan")})
         saved = save(run)
         left = iter((95, 95, 100))
-        confirmation = run.judge(saved, lambda seeds: outcomes(list(seeds), next(left)))[-1]
-        assert confirmation.passes
+        proof = run.judge(saved, lambda seeds: outcomes(list(seeds), next(left)))[-1]
+        assert proof.passes
         assert run.target_reached
     recorded = run_of(tmp_path)
-    assert [(row.confirmation, row.extension) for row in recorded.results] == [(1, 0), (1, 0), (1, 1)]
+    assert [(row.proof, row.extension) for row in recorded.results] == [(1, 0), (1, 0), (1, 1)]
     assert recorded.declared.verdict_rule == RULE_VERSION
     assert recorded.results[1].panel_id != PANEL.id == recorded.results[0].panel_id
     assert recorded.declared.rl_library == "mine"
@@ -136,7 +136,7 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
     assert all(window.phase_ns["simulate"] >= 20_000_000 > 10_000_000 <= window.phase_ns["infer"] for window in trained)
     summary = summarize_run(recorded)
     assert summary.status == "target_reached"
-    assert (summary.heldout_successes, summary.heldout_episodes) == (195, 200), "all panels of the confirmation"
+    assert (summary.heldout_successes, summary.heldout_episodes) == (195, 200), "all panels of the proof"
     assert summary.env_steps == 40
     assert summary.billable_usd is not None
     assert summary.phases["evaluate"] > 0
@@ -281,9 +281,9 @@ def test_seeds_that_were_drawn_are_recorded_before_others(tmp_path: Path) -> Non
             run.judge(saved, fail, episodes=200)
         with pytest.raises(UserError, match=rf"fresh seeds were drawn for checkpoint {saved.sha256[:12]}…"):
             run.judge(other, fail)
-        screening, confirmation = run.judge(saved, lambda seeds: outcomes(list(seeds), len(seeds)))
-        assert screening.passes and confirmation.confirms
-        assert confirmation.outcomes.seed == list(drawn[1]), "it is repeated on the same seeds, whatever their number"
+        check, proof = run.judge(saved, lambda seeds: outcomes(list(seeds), len(seeds)))
+        assert check.passes and proof.proves
+        assert proof.outcomes.seed == list(drawn[1]), "it is repeated on the same seeds, whatever their number"
         assert len(drawn[1]) == 200 and not {*drawn[1]} & {*PANEL.seeds}
     assert not list(broken_verdicts(read_ledger(tmp_path)))
 
@@ -294,7 +294,7 @@ def other_policy(run: RecordedRun) -> Path:
     return path
 
 
-def test_a_confirmation_that_could_not_be_written_counts_all_the_same(
+def test_a_proof_that_could_not_be_written_counts_all_the_same(
     tmp_path: Path,
 ) -> None:
     with begin(tmp_path) as run:
@@ -310,10 +310,10 @@ def test_a_confirmation_that_could_not_be_written_counts_all_the_same(
             run.judge(saved, take)
         broken.undo()
         assert not run.target_reached
-        assert run.judge(saved, lambda seeds: outcomes(list(seeds), len(seeds)), episodes=300)[-1].confirms
-    first, second = (row for row in run_of(tmp_path).results if row.purpose == "confirmation")
-    assert (first.confirmation, first.outcomes.successes) == (1, 0), "the row was written later"
-    assert (second.confirmation, second.outcomes.successes) == (2, 300)
+        assert run.judge(saved, lambda seeds: outcomes(list(seeds), len(seeds)), episodes=300)[-1].proves
+    first, second = (row for row in run_of(tmp_path).results if row.purpose == "proof")
+    assert (first.proof, first.outcomes.successes) == (1, 0), "the row was written later"
+    assert (second.proof, second.outcomes.successes) == (2, 300)
     assert not list(broken_verdicts(read_ledger(tmp_path)))
 
 

@@ -68,7 +68,7 @@ def test_the_ledger_describes_the_whole_run(trained: Path) -> None:
     assert {"value_loss", "policy_loss", "entropy", "action_std", "kl", "grad_norm", "learning_rate"} <= set(last)
     judged = attempt.of(PanelResult)
     assert [row.checkpoint for row in judged] == ["model_0.pt", "model_2.pt"], "the newest whenever a panel is over"
-    assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("screening", 256, 224)}
+    assert {(row.purpose, row.outcomes.episodes, row.needed) for row in judged} == {("check", 256, 224)}
     assert all((run.directory / saved.path).is_file() for saved in run.checkpoints)
     assert (run.declared.task, run.declared.seed, run.declared.physics) == ("LedgerLab-Cartpole", 42, ENGINE)
     assert script("verify_ledger", "--log_root", trained).returncode == 0
@@ -112,10 +112,10 @@ def test_a_training_ends_with_the_report_of_the_ledger_to_the_cent(trained: Path
     assert text.endswith(printed.getvalue()), "the rows of the end are written before the report is made"
     cost = usd(summarize_run(run).billable_usd)
     assert cost in text and cost in script("report", "--log_root", trained).stdout
-    screenings = [row for row in run.results if row.purpose == "screening"]
-    best = max(row.outcomes.successes for row in screenings)
-    assert f"succeeded in {best} of 256 screened episodes (" in text
-    assert "), and none was confirmed → train longer (--max_iterations)" in text
+    checks = [row for row in run.results if row.purpose == "check"]
+    best = max(row.outcomes.successes for row in checks)
+    assert f"succeeded in {best} of 256 checked episodes (" in text
+    assert "), and none was proven → train longer (--max_iterations)" in text
 
 
 def test_output_of_libraries_goes_to_the_log(trained: Path) -> None:
@@ -151,7 +151,7 @@ def tensorboard_scalars(run_dir: Path) -> dict[str, list[float]]:
     return {tag: [event.value for event in accumulator.Scalars(tag)] for tag in tags}
 
 
-def test_a_policy_is_confirmed_on_fresh_seeds_and_ends_the_training(tmp_path: Path) -> None:
+def test_a_policy_is_proven_on_fresh_seeds_and_ends_the_training(tmp_path: Path) -> None:
     easy = tmp_path / "easy.toml"
     text = find_panels()["cartpole_v1"].read_text()
     for old, new in (("tolerance_rad = 0.2", "tolerance_rad = 7.0"), ("_length_s = 5.0", "_length_s = 2.0")):
@@ -163,13 +163,13 @@ def test_a_policy_is_confirmed_on_fresh_seeds_and_ends_the_training(tmp_path: Pa
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (run,) = read_ledger(tmp_path).runs
     assert run.attempts[0].status is Status.TARGET_REACHED
-    screened, confirmed = run.results[-2:]
-    assert (screened.purpose, confirmed.purpose) == ("screening", "confirmation")
-    assert screened.checkpoint_sha256 == confirmed.checkpoint_sha256
-    assert set(screened.outcomes.seed).isdisjoint(confirmed.outcomes.seed)
-    assert confirmed.outcomes.successes >= confirmed.needed > screened.needed
+    checked, proven = run.results[-2:]
+    assert (checked.purpose, proven.purpose) == ("check", "proof")
+    assert checked.checkpoint_sha256 == proven.checkpoint_sha256
+    assert set(checked.outcomes.seed).isdisjoint(proven.outcomes.seed)
+    assert proven.outcomes.successes >= proven.needed > checked.needed
     assert max(window.iteration or 0 for window in run.attempts[0].windows) < 500
-    assert report(tmp_path)["wall_to_target_s"] == pytest.approx(confirmed.wall_ns / 1e9)
+    assert report(tmp_path)["wall_to_target_s"] == pytest.approx(proven.wall_ns / 1e9)
 
 
 @pytest.mark.slow

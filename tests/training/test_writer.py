@@ -50,7 +50,7 @@ def score(writer: RunWriter, saved: CheckpointSaved, found: Outcomes, **changes:
         "seeds": list(found.seed),
         "exactness": "bitwise",
     }
-    return writer.result(saved, found, NextPanel("screening", 1, 0, 9), **{**fields, **changes})
+    return writer.result(saved, found, NextPanel("check", 1, 0, 9), **{**fields, **changes})
 
 
 def test_only_the_first_process_writes_rows_about_the_whole_run(tmp_path: Path) -> None:

@@ -115,8 +115,8 @@ def _record(summary: RunSummary) -> str:
     """Return the score of a run's best checkpoint; if it proved its target, also the time, with earlier trainings."""
     if (best := summary.best) is None:
         return MISSING
-    if best.confirmed:
+    if best.proven:
         took = duration(summary.wall_to_target_s)
         before = f" + {duration(summary.began_from['wall_s'])}" if summary.began_from else ""
-        return f"{best.confirmation_successes}/{best.confirmation_episodes} in {took}{before}"
+        return f"{best.proof_successes}/{best.proof_episodes} in {took}{before}"
     return f"{best.heldout_successes}/{best.heldout_episodes}, short of it"

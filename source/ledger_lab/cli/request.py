@@ -16,7 +16,7 @@ class ListRequest(Request):
         description="List the tasks of LedgerLab and of all other installed packages, with their sizes, physics "
         "engines and panels. Each panel id is valid for the default physics engine of the task. The column record "
         "shows how well the pretrained policy of the task did: successful episodes out of all episodes on fresh seeds, "
-        "and the training time until the policy was confirmed. If the training started from an earlier policy, the "
+        "and the training time until the policy was proven. If the training started from an earlier policy, the "
         "time after the + is the time of the earlier trainings. If the policy did not reach its target, the column "
         "shows its best score. If it was scored with another physics engine, or on a panel with another id, the column "
         "names it.",

@@ -27,7 +27,7 @@ class VerifyRequest(Request):
             "Check that no journal of a ledger was damaged or changed after it was written: the hash chain and every "
             "field of each journal, that no journal of a run is missing or cut short, and that nothing is there twice. "
             "The program prints the file and line of each damage. It also applies the rule of the verdict that each "
-            "run declared, and prints screenings and confirmations that differ from the rule, and contradictions: two "
+            "run declared, and prints checks and proofs that differ from the rule, and contradictions: two "
             "bitwise scores of one checkpoint on the same seeds of one panel id that differ. The exit status is 1 if "
             "there is damage, a wrong verdict or a contradiction, else 0. Contradictions between scores that were made "
             "by different code, missing telemetry and an unfinished last line, which a killed process leaves, do not "

@@ -31,8 +31,8 @@ class _BeganFrom(TypedDict):
     """Wall-clock time of the same trainings [s]."""
     usd: Amount | None
     """Cost of the same trainings [USD]; ``None`` if the price is unknown."""
-    confirmation_panels: NotRequired[Count]
-    """Panels of confirmations of that run when this run was declared: what they left is this run's error budget.
+    proof_panels: NotRequired[Count]
+    """Panels of proofs of that run when this run was declared: what they left is this run's error budget.
     Missing in rows of earlier versions, whose runs always had a new error budget."""
     changed_code: NotRequired[dict[str, str]]
     """Observation and action code that has changed since the checkpoint was trained, as in :class:`PanelResult`."""
@@ -130,10 +130,10 @@ class RunDeclared(Row):
     """Iterations between two scored policies; ``None`` if scoring is continuous."""
     stop_at_target: bool
     error_budget: Share
-    """Highest probability that the run confirms a policy below the target. A run that began with a checkpoint has what
+    """Highest probability that the run proves a policy below the target. A run that began with a checkpoint has what
     the run of that checkpoint left."""
     verdict_rule: Positive = 1
-    """Version of the rule of the verdict. By version 1, a confirmation has one panel; since version 2, a near miss is
+    """Version of the rule of the verdict. By version 1, a proof has one panel; since version 2, a near miss is
     extended by further panels."""
     stop_on: list[str]
     """Names of the health events that end the run."""

@@ -89,14 +89,14 @@ class PanelResult(Row):
     checkpoint_sha256: str
     panel: str
     panel_id: str
-    """Identity of the scored panel; a confirmation has seeds of its own, so another id."""
-    purpose: Literal["screening", "confirmation", "evaluation"]
-    """Screenings and confirmations decide the verdict of a run. An evaluation is made by ``scripts/evaluate.py``."""
-    confirmation: Positive | None
-    """Number of the confirmation within the run, from 1. For a screening, the number of the next confirmation; for an
+    """Identity of the scored panel; a proof has seeds of its own, so another id."""
+    purpose: Literal["check", "proof", "evaluation"]
+    """Checks and proofs decide the verdict of a run. An evaluation is made by ``scripts/evaluate.py``."""
+    proof: Positive | None
+    """Number of the proof within the run, from 1. For a check, the number of the next proof; for an
     evaluation, ``None``."""
     extension: Count = 0
-    """Number of the panel within its confirmation; 0 for the first panel, and for other purposes."""
+    """Number of the panel within its proof; 0 for the first panel, and for other purposes."""
     needed: Count | None
     """Successes that are needed to pass; ``None`` for an evaluation. Those of an extension take the successes of the
     panels before it into account."""
@@ -127,10 +127,10 @@ class PanelResult(Row):
 
     @property
     def passes(self) -> bool:
-        """Whether a screening or a confirmation reached the successes it needed."""
+        """Whether a check or a proof reached the successes it needed."""
         return self.needed is not None and self.invalid is None and self.outcomes.successes >= self.needed
 
     @property
-    def confirms(self) -> bool:
+    def proves(self) -> bool:
         """Whether this result proves that the checkpoint reaches the target."""
-        return self.purpose == "confirmation" and self.passes
+        return self.purpose == "proof" and self.passes

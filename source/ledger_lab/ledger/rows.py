@@ -41,7 +41,7 @@ class Status(StrEnum):
     STOPPED = "stopped"
     """A health event that is listed in ``--stop_on`` ended it."""
     LIMIT_REACHED = "limit_reached"
-    """The run used up its ``--limit_s`` before a policy was confirmed."""
+    """The run used up its ``--limit_s`` before a policy was proven."""
     RUNNING = "running"
     """No end is written yet; only the reader uses this status."""
     LOST = "lost"

@@ -266,8 +266,8 @@ class Run:
 
     @property
     def proven(self) -> bool:
-        """Whether a policy is confirmed and the run was to end at the target. Such a run is finished."""
-        return self.declared.stop_at_target and any(row.confirms for _, row in self.judged)
+        """Whether a policy is proven and the run was to end at the target. Such a run is finished."""
+        return self.declared.stop_at_target and any(row.proves for _, row in self.judged)
 
     def has_finished(self, unfinished: Collection[Status] = ENDED_FROM_OUTSIDE) -> bool:
         """Tell whether it has begun, and is proven, has used up its limit, or has a status that is not unfinished."""

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ledger_lab.panels.comparison import Comparison, ConfirmedComparison, compare_confirmed, compare_paired
+    from ledger_lab.panels.comparison import Comparison, ProvenComparison, compare_paired, compare_proven
     from ledger_lab.panels.identity import PanelIdentity, differing_fields, few_differences
-    from ledger_lab.panels.intervals import ConfirmedShare, wilson_interval
+    from ledger_lab.panels.intervals import ProvenShare, wilson_interval
     from ledger_lab.panels.panel import Cell, Panel, find_panels, is_panel_file, load_panel
     from ledger_lab.panels.verdict import ERROR_BUDGET, RULE_VERSION, VerdictRule
 
@@ -21,12 +21,12 @@ __all__ = [
     "RULE_VERSION",
     "Cell",
     "Comparison",
-    "ConfirmedComparison",
-    "ConfirmedShare",
+    "ProvenComparison",
+    "ProvenShare",
     "Panel",
     "PanelIdentity",
     "VerdictRule",
-    "compare_confirmed",
+    "compare_proven",
     "compare_paired",
     "differing_fields",
     "few_differences",

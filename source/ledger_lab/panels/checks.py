@@ -83,10 +83,10 @@ def require_judgeable(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> None:
 
 @dataclass(frozen=True)
 class Prospects:
-    """How likely a good policy is to be proven by the first panel of its confirmation."""
+    """How likely a good policy is to be proven by the first panel of its proof."""
 
     needed: int
-    """Successes that the first confirmation of a run needs."""
+    """Successes that the first proof of a run needs."""
     episodes: int
     good: float
     """True success rate of a policy that fails half as often as the target permits."""
@@ -110,7 +110,7 @@ class Prospects:
     def __str__(self) -> str:
         """Return a line for people."""
         return (
-            f"the first confirmation needs {self.needed} of {self.episodes} fresh episodes to prove "
+            f"the first proof needs {self.needed} of {self.episodes} fresh episodes to prove "
             f"{100 * self.target:g} %: a policy of true {100 * self.good:g} % passes it with {percent(self.chance, 0)}"
         )
 

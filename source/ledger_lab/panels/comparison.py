@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from ledger_lab.panels.intervals import ConfirmedShare
+from ledger_lab.panels.intervals import ProvenShare
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,11 +52,11 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfirmedComparison:
-    """Result of the comparison of two policies by their confirmations, which have different episodes."""
+class ProvenComparison:
+    """Result of the comparison of two policies by their proofs, which have different episodes."""
 
-    first: ConfirmedShare
-    second: ConfirmedShare
+    first: ProvenShare
+    second: ProvenShare
     difference: float
     """Success of the second policy minus that of the first, in [-1, 1]."""
     interval: tuple[float, float]
@@ -68,15 +68,15 @@ class ConfirmedComparison:
         return points_within(self.difference, self.interval)
 
 
-def compare_confirmed(first: ConfirmedShare, second: ConfirmedShare) -> ConfirmedComparison:
-    """Compare two confirmed policies by the fresh episodes of their confirmations.
+def compare_proven(first: ProvenShare, second: ProvenShare) -> ProvenComparison:
+    """Compare two proven policies by the fresh episodes of their proofs.
 
     The interval of each success rate allows for the selection of what passed. Each holds with a probability of the
-    square root of 95 %. The confirmations are independent, so both hold with 95 %, and then the difference lies between
+    square root of 95 %. The proofs are independent, so both hold with 95 %, and then the difference lies between
     the differences of opposite ends.
 
     Args:
-        first: The confirmation of the first policy.
+        first: The proof of the first policy.
         second: That of the second policy.
 
     Returns:
@@ -85,7 +85,7 @@ def compare_confirmed(first: ConfirmedShare, second: ConfirmedShare) -> Confirme
     (low_first, high_first), (low_second, high_second) = (
         each.interval(math.sqrt(1 - LEVEL)) for each in (first, second)
     )
-    return ConfirmedComparison(
+    return ProvenComparison(
         first=first,
         second=second,
         difference=second.share - first.share,

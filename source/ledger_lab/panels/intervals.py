@@ -35,8 +35,8 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfirmedShare:
-    """Successes of a confirmation that proved its target, and what was needed to prove it at once."""
+class ProvenShare:
+    """Successes of a proof that proved its target, and what was needed to prove it at once."""
 
     successes: int
     """Successes of all its panels."""
@@ -55,12 +55,12 @@ class ConfirmedShare:
         return self.successes / self.episodes
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval of the true success rate. It allows for the selection: the confirmation passed.
+        """Return an interval of the true success rate. It allows for the selection: the proof passed.
 
-        Its lower end is at least the target: that the policy reaches its target is what the confirmation proves, and
+        Its lower end is at least the target: that the policy reaches its target is what the proof proves, and
         the error budget of the run is the probability that this is wrong. **For each policy that reaches its target,
-        the interval holds the true rate in a share of ``confidence`` of the confirmations that pass,** whichever
-        confirmation of a run it is, however strict the test was, and whenever the confirmation ended.
+        the interval holds the true rate in a share of ``confidence`` of the proofs that pass,** whichever
+        proof of a run it is, however strict the test was, and whenever the proof ended.
 
         Proof. Let ``M`` be the likelihood, averaged over all rates from the target to 1, divided by the likelihood of
         the true rate ``p``. ``M`` is a test martingale. By Ville's inequality (Robbins 1970, Annals of Mathematical
@@ -79,15 +79,15 @@ class ConfirmedShare:
         Returns:
             Lower and upper bound, in [0, 1].
         """
-        return _confirmed_interval(self, confidence)
+        return _proven_interval(self, confidence)
 
 
 _TINY = sys.float_info.min
 
 
 @lru_cache(maxsize=4096)
-def _confirmed_interval(of: ConfirmedShare, confidence: float) -> tuple[float, float]:
-    """Return the interval of a confirmed share."""
+def _proven_interval(of: ProvenShare, confidence: float) -> tuple[float, float]:
+    """Return the interval of a proven share."""
     failures = of.episodes - of.successes
     above = (1 - _at_least(of.successes + 1, of.episodes + 1, of.target)) / max(1 - of.target, _TINY)
     mean = lgamma(of.successes + 1) + lgamma(failures + 1) - lgamma(of.episodes + 2) + log(max(above, _TINY))
@@ -128,11 +128,11 @@ def _at_least(successes: int, episodes: int, rate: float) -> float:
 
 
 def false_pass_bound(error_budgets: Iterable[float]) -> float:
-    """Return the highest probability that at least one of several runs confirms a policy below its target.
+    """Return the highest probability that at least one of several runs proves a policy below its target.
 
     ``1 - product(1 - error budget)``. The bound does not need independent runs, only that the seeds of all
-    confirmations are fresh. While a run goes on, the budget that it has left (1 after a false pass) never rises in
-    expectation. Confirmations of different runs can be put into an order, so that each step changes one factor of
+    proofs are fresh. While a run goes on, the budget that it has left (1 after a false pass) never rises in
+    expectation. Proofs of different runs can be put into an order, so that each step changes one factor of
     ``product(1 - budget)`` and the product never falls in expectation. It is 0 after a false pass and at most 1
     otherwise, so its first value is a lower bound of the probability that no run has a false pass.
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
-from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, confirmation_seeds
+from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, proof_seeds
 from ledger_lab.paths import panel_files
 
 type EarlyTimeOut = Literal["failure", "judged"]
@@ -64,7 +64,7 @@ class Panel:
     fresh: bool = False
     """Whether every episode has a seed of its own, in the order of :attr:`episodes`.
 
-    This is so in a confirmation and in a comparison of two policies, because their episodes must be independent of
+    This is so in a proof and in a comparison of two policies, because their episodes must be independent of
     each other. In all other panels, every seed has one episode per cell.
     """
 
@@ -77,15 +77,15 @@ class Panel:
         names = (cell.name for cell in self.cells for _ in range(each))
         return tuple(zip(names, self.seeds, strict=True))
 
-    def confirmation(self, run_id: str, number: int, extension: int = 0) -> Panel:
-        """Return a panel of a run's confirmation: the same panel with fresh seeds.
+    def proof(self, run_id: str, number: int, extension: int = 0) -> Panel:
+        """Return a panel of a run's proof: the same panel with fresh seeds.
 
         Args:
             run_id: The run.
-            number: Number of the confirmation in the run, from 1.
-            extension: Number of the panel within the confirmation, from 0.
+            number: Number of the proof in the run, from 1.
+            extension: Number of the panel within the proof, from 0.
         """
-        return replace(self, seeds=confirmation_seeds(run_id, number, len(self.episodes), extension), fresh=True)
+        return replace(self, seeds=proof_seeds(run_id, number, len(self.episodes), extension), fresh=True)
 
     def comparison(self, first: str, second: str) -> Panel:
         """Return the panel on which two policies are compared: the same panel with fresh seeds, common to both.
@@ -104,7 +104,7 @@ class _Seeds(msgspec.Struct, forbid_unknown_fields=True):
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
 
     def __post_init__(self) -> None:
-        """Refuse seeds that are reserved for confirmations and comparisons."""
+        """Refuse seeds that are reserved for proofs and comparisons."""
         if self.first + self.count > PANEL_SEED_LIMIT:
             raise ValueError(f"seeds must lie below {PANEL_SEED_LIMIT}")
 

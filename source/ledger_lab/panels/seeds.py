@@ -34,21 +34,21 @@ def stream_key(purpose: Purpose, task: str, seed: int, cell: str = "") -> int:
     return int.from_bytes(digest[:8], "big")
 
 
-def confirmation_seeds(run_id: str, confirmation: int, count: int, extension: int = 0) -> tuple[int, ...]:
-    """Draw the fresh seeds of a panel of a run's confirmation.
+def proof_seeds(run_id: str, proof: int, count: int, extension: int = 0) -> tuple[int, ...]:
+    """Draw the fresh seeds of a panel of a run's proof.
 
-    No panel file has any of these seeds. Two panels of confirmations share a seed only if two hashes collide.
+    No panel file has any of these seeds. Two panels of proofs share a seed only if two hashes collide.
 
     Args:
         run_id: The run.
-        confirmation: Number of the confirmation in the run, from 1.
+        proof: Number of the proof in the run, from 1.
         count: Seeds to draw.
-        extension: Number of the panel within the confirmation, from 0.
+        extension: Number of the panel within the proof, from 0.
 
     Returns:
         Different numbers in [2^32, 2^52).
     """
-    panel = f"{confirmation}.{extension}" if extension else str(confirmation)
+    panel = f"{proof}.{extension}" if extension else str(proof)
     return _fresh_seeds(f"confirmation/{run_id}/{panel}", count)
 
 
@@ -57,7 +57,7 @@ def comparison_seeds(first: str, second: str, count: int) -> tuple[int, ...]:
 
     The seeds depend on both policies and on nothing else. So neither policy was selected on them, a comparison with a
     third policy has other seeds, and a repeated comparison has the same episodes. No panel file has any of these seeds,
-    and no confirmation has them, unless two hashes collide.
+    and no proof has them, unless two hashes collide.
 
     Args:
         first: SHA-256 of the checkpoint of one policy.

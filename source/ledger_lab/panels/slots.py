@@ -180,7 +180,7 @@ class HeldOutSlots:
 
         Raises:
             UserError: If the training has changed the episodes: looked at before the first panel, and before each panel
-                of a confirmation.
+                of a proof.
         """
         if not self.idle:
             raise RuntimeError("a panel is due or running already")

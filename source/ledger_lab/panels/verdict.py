@@ -22,23 +22,23 @@ type Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Standing:
-    """What a run has left of its error budget, and what its running confirmation may still risk.
+    """What a run has left of its error budget, and what its running proof may still risk.
 
     Numbers have the shape (runs,): the simulation of the rule judges many runs at once. A training has the shape ().
     """
 
     left: Numbers
-    """Error budget outside the running confirmation."""
+    """Error budget outside the running proof."""
     stake: Numbers
-    """Risk with which the running confirmation began; 0 before the first confirmation."""
+    """Risk with which the running proof began; 0 before the first proof."""
     risk: Numbers
-    """Highest probability that a policy at the target passes the running confirmation from here on; 1 after a pass."""
+    """Highest probability that a policy at the target passes the running proof from here on; 1 after a pass."""
     panels: NDArray[np.int64]
-    """Panels of the running confirmation that have ended."""
+    """Panels of the running proof that have ended."""
 
     @classmethod
     def of(cls, left: Numbers | float, runs: tuple[int, ...] = ()) -> Self:
-        """Return the standing of runs that have confirmed nothing.
+        """Return the standing of runs that have proven nothing.
 
         Args:
             left: Their error budget, or that of each run.
@@ -48,12 +48,12 @@ class Standing:
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """Whether the running confirmation has proven its checkpoint."""
+        """Whether the running proof has proven its checkpoint."""
         return self.risk >= 1
 
     @property
-    def after_confirmation(self) -> Numbers:
-        """Error budget that is left when the running confirmation ends here: it returns at most its stake."""
+    def after_proof(self) -> Numbers:
+        """Error budget that is left when the running proof ends here: it returns at most its stake."""
         return self.left + np.minimum(self.stake, self.risk)
 
 
@@ -61,17 +61,17 @@ class Standing:
 class VerdictRule:
     """How many successes a checkpoint needs to pass. The rule is valid for any number of scored checkpoints in a run.
 
-    Each checkpoint is *screened* on the panel of the run, which always has the same seeds. A checkpoint that passes the
-    screening is *confirmed* on fresh seeds. Only a confirmation proves that a checkpoint reaches the target. A
-    confirmation has one panel. After a near miss it is *extended* by further panels, each on fresh seeds.
+    Each checkpoint is *checked* on the panel of the run, which always has the same seeds. A checkpoint that passes the
+    check is *proven* on fresh seeds. Only a proof proves that a checkpoint reaches the target. A
+    proof has one panel. After a near miss it is *extended* by further panels, each on fresh seeds.
 
-    **Why the error budget holds.** A confirmation begins with a stake ``s`` out of the run's budget ``b``. After each
+    **Why the error budget holds.** A proof begins with a stake ``s`` out of the run's budget ``b``. After each
     panel, its risk ``r`` is a function of the successes with two properties: it never falls as successes rise, and its
     expectation for a policy exactly at the target is at most the risk before the panel, also if the cells of the panel
     are not equally difficult (see :meth:`after`). The checkpoint passes when ``r`` reaches 1. For a policy at the
     target or below, ``r`` is therefore a non-negative supermartingale (``r / s`` is an e-value), and Ville's inequality
-    bounds the probability of a pass at *any* panel by ``s``, whenever and for whatever reason the confirmation stops.
-    A policy is at the target if the mean of its success rates in all cells is. A confirmation without a pass returns
+    bounds the probability of a pass at *any* panel by ``s``, whenever and for whatever reason the proof stops.
+    A policy is at the target if the mean of its success rates in all cells is. A proof without a pass returns
     ``min(s, r)`` to the budget. It never returns more than it staked, because a gain of one checkpoint says nothing
     about the next. With ``b`` before a pass and 1 after a false one, the run's budget is a supermartingale, too: the
     probability of a false pass in the whole run is at most its first value, :attr:`error_budget`.
@@ -83,12 +83,12 @@ class VerdictRule:
     panel did not pass, between :meth:`alternative` and the target. If the ratio would lift the risk above 1, fewer
     successes pass, and what this saves is distributed over the others: hardly any risk is wasted.
 
-    **Futility.** A confirmation goes on while its risk is at least :attr:`futility` times its stake. Else the newest
-    checkpoint is screened. An extension occupies the held-out slots, so a low value delays better checkpoints.
+    **Futility.** A proof goes on while its risk is at least :attr:`futility` times its stake. Else the newest
+    checkpoint is checked. An extension occupies the held-out slots, so a low value delays better checkpoints.
 
-    **Screening.** A checkpoint passes the screening unless its successes refute the target at :attr:`screening_level`.
-    A stricter screening saves some confirmations. But the seeds of the screening never change: with a threshold at the
-    target itself, 13 % of policies with a constant success of 92 % would never get to a confirmation of 90 %.
+    **Check.** A checkpoint passes the check unless its successes refute the target at :attr:`check_level`.
+    A stricter check saves some proofs. But the seeds of the check never change: with a threshold at the
+    target itself, 13 % of policies with a constant success of 92 % would never get to a proof of 90 %.
 
     ``python -m benchmarks verdict`` simulates all this.
 
@@ -103,15 +103,15 @@ class VerdictRule:
     error_budget: float = ERROR_BUDGET
     """Upper bound of the probability that a checkpoint below the target passes in a run, in (0, 1)."""
     stake: float = 0.3
-    """Share of the remaining budget that the first panel of a confirmation may risk, in (0, 1)."""
+    """Share of the remaining budget that the first panel of a proof may risk, in (0, 1)."""
     extension: float = 0.2
     """Share of the remaining budget that its extension may risk besides, in [0, 1 - stake); 0 for no extension."""
     step: float = 1.2
     """How far the alternative lies above the target, in standard errors of one panel (of its log-odds); positive."""
     futility: float = 0.7
-    """Share of its stake below which a confirmation ends, at least 0."""
-    screening_level: float | None = 0.1
-    """Highest significance at which a screening may refute the target, in (0, 1); ``None`` if the share of successes
+    """Share of its stake below which a proof ends, at least 0."""
+    check_level: float | None = 0.1
+    """Highest significance at which a check may refute the target, in (0, 1); ``None`` if the share of successes
     must reach the target."""
     any_cells: bool = True
     """Whether the proof holds for cells of unequal difficulty. Version 2 of the rule took all episodes of an extension
@@ -130,7 +130,7 @@ class VerdictRule:
             and 0 <= self.extension < 1 - self.stake
             and self.step > 0
             and self.futility >= 0
-            and (self.screening_level is None or 0 < self.screening_level < 1)
+            and (self.check_level is None or 0 < self.check_level < 1)
         ):
             raise ValueError(f"no rule: {self}")
 
@@ -139,7 +139,7 @@ class VerdictRule:
         """Return the rule that a run declared.
 
         Args:
-            version: Version of the rule. By version 1, each confirmation has one panel, and a screening must reach the
+            version: Version of the rule. By version 1, each proof has one panel, and a check must reach the
                 target. By version 2, extensions were not proven for cells of unequal difficulty. Version 3 is the
                 present one. Published records and pretrained policies were judged by all three.
             target_success: Target in (0, 1].
@@ -149,7 +149,7 @@ class VerdictRule:
             ValueError: If there is no such version, or a number outside its range.
         """
         if version == 1:
-            return cls(target_success, error_budget, extension=0.0, screening_level=None, any_cells=False)
+            return cls(target_success, error_budget, extension=0.0, check_level=None, any_cells=False)
         if version not in (2, RULE_VERSION):
             raise ValueError(f"no rule of version {version}")
         return cls(target_success, error_budget, any_cells=version > 2)
@@ -163,7 +163,7 @@ class VerdictRule:
         return self.first_needs(episodes) <= episodes
 
     def first_needs(self, episodes: int) -> int:
-        """Return the fewest successes with which the first panel of a run's first confirmation passes.
+        """Return the fewest successes with which the first panel of a run's first proof passes.
 
         Args:
             episodes: Episodes of the panel, at least 1.
@@ -174,7 +174,7 @@ class VerdictRule:
         return int(self.needs(self.begin(Standing.of(self.error_budget)), episodes))
 
     def first_pass_chance(self, success: float, episodes: int) -> float:
-        """Return the probability that a policy passes the first panel of a run's first confirmation.
+        """Return the probability that a policy passes the first panel of a run's first proof.
 
         Args:
             success: True success rate of the policy, in [0, 1].
@@ -182,16 +182,16 @@ class VerdictRule:
         """
         return _error_by_successes(episodes, success)[self.first_needs(episodes)].item()
 
-    def screening_needs(self, episodes: int) -> int:
-        """Return the fewest successes with which a checkpoint passes its screening, so that a confirmation follows.
+    def check_needs(self, episodes: int) -> int:
+        """Return the fewest successes with which a checkpoint passes its check, so that a proof follows.
 
         Args:
-            episodes: Episodes of the screening, at least 1.
+            episodes: Episodes of the check, at least 1.
         """
-        if self.screening_level is None:
+        if self.check_level is None:
             return int(np.searchsorted(np.arange(episodes) / episodes, self.target_success))
         fewer = 1 - _error_by_successes(episodes, self.target_success)[1:]  # P(at most 0, 1, ... successes)
-        return int(np.argmax(fewer > self.screening_level))
+        return int(np.argmax(fewer > self.check_level))
 
     def alternative(self, episodes: int) -> float:
         """Return the success rate that an extension is most sensitive to.
@@ -211,17 +211,17 @@ class VerdictRule:
         return min(self.step / sqrt(variance), _LARGEST_SHIFT) if variance else 0.0
 
     def begin(self, standing: Standing) -> Standing:
-        """Return the standing at the beginning of a confirmation; the confirmation before it ends.
+        """Return the standing at the beginning of a proof; the proof before it ends.
 
         Args:
             standing: The standing before.
         """
-        left = standing.after_confirmation
+        left = standing.after_proof
         stake = (self.stake + self.extension) * left
         return Standing(left - stake, stake, stake, np.zeros_like(standing.panels))
 
     def needs(self, standing: Standing, episodes: int) -> NDArray[np.int64]:
-        """Return the fewest successes with which the next panel of the running confirmation passes.
+        """Return the fewest successes with which the next panel of the running proof passes.
 
         Binomial probabilities require independent episodes; episodes of different seeds are independent.
 
@@ -238,7 +238,7 @@ class VerdictRule:
         return self._panel(standing, episodes)[0]
 
     def after(self, standing: Standing, successes: NDArray[np.int64] | int, episodes: int) -> Standing:
-        """Return the standing after a panel of the running confirmation.
+        """Return the standing after a panel of the running proof.
 
         **Proof that the risk is not expected to rise.** Let ``S`` be the successes of ``n`` independent episodes whose
         probabilities of success may differ and have the mean ``p``, the target, and let ``L`` be the likelihood ratio
@@ -276,7 +276,7 @@ class VerdictRule:
         return Standing(standing.left, standing.stake, risk, standing.panels + 1)
 
     def goes_on(self, standing: Standing) -> NDArray[np.bool_]:
-        """Tell whether the running confirmation is extended by a further panel.
+        """Tell whether the running proof is extended by a further panel.
 
         Args:
             standing: The standing after a panel.
@@ -313,11 +313,11 @@ class VerdictRule:
 class NextPanel:
     """What the next panel of a checkpoint is for, and what passes it."""
 
-    purpose: Literal["screening", "confirmation"]
-    confirmation: int
-    """Number of the confirmation in the run, from 1; for a screening, that of the next confirmation."""
+    purpose: Literal["check", "proof"]
+    proof: int
+    """Number of the proof in the run, from 1; for a check, that of the next proof."""
     extension: int
-    """Number of the panel within the confirmation, from 0."""
+    """Number of the panel within the proof, from 0."""
     needed: int
     """Successes with which the checkpoint passes."""
 
@@ -326,7 +326,7 @@ class Verdict:
     """The judge of a run: says which panel comes next, counts its result, and knows what is proven.
 
     A training, the recording API, a resumed run and the audit of a ledger all follow it. It depends on the results of
-    the run alone, in the order of their confirmations: an attempt that resumes feeds the results of earlier attempts.
+    the run alone, in the order of their proofs: an attempt that resumes feeds the results of earlier attempts.
     """
 
     def __init__(self, rule: VerdictRule, results: Iterable[PanelResult] = ()) -> None:
@@ -340,42 +340,42 @@ class Verdict:
         self.standing = Standing.of(rule.error_budget)
         """What the run may still risk."""
         self._place = (0, 0)
-        """Confirmation and extension of the newest panel of a confirmation."""
+        """Proof and extension of the newest panel of a proof."""
         self._extends: str | None = None
-        """SHA-256 of the checkpoint whose confirmation may be extended; ``None`` if there is none."""
-        confirming = (row for row in results if row.purpose == "confirmation")
-        for row in sorted(confirming, key=lambda row: (row.confirmation or 0, row.extension)):
+        """SHA-256 of the checkpoint whose proof may be extended; ``None`` if there is none."""
+        proving = (row for row in results if row.purpose == "proof")
+        for row in sorted(proving, key=lambda row: (row.proof or 0, row.extension)):
             self.feed(row)
 
     @property
     def proven(self) -> bool:
-        """Whether the newest confirmation has proven its checkpoint."""
+        """Whether the newest proof has proven its checkpoint."""
         return bool(self.standing.passed)
 
     def extends(self, checkpoint_sha256: str) -> bool:
-        """Tell whether the next panel of a checkpoint's confirmation extends it: whether the last was a near miss."""
+        """Tell whether the next panel of a checkpoint's proof extends it: whether the last was a near miss."""
         return self._extends == checkpoint_sha256
 
-    def screening(self, episodes: int) -> NextPanel:
-        """Return the screening of a new checkpoint.
+    def check(self, episodes: int) -> NextPanel:
+        """Return the check of a new checkpoint.
 
         Args:
             episodes: Episodes of the panel, at least 1.
         """
-        return NextPanel("screening", self._place[0] + 1, 0, self.rule.screening_needs(episodes))
+        return NextPanel("check", self._place[0] + 1, 0, self.rule.check_needs(episodes))
 
-    def confirmation(self, checkpoint_sha256: str, episodes: int) -> NextPanel:
-        """Return the next panel of a checkpoint's confirmation: an extension after its near miss, or a first panel.
+    def proof(self, checkpoint_sha256: str, episodes: int) -> NextPanel:
+        """Return the next panel of a checkpoint's proof: an extension after its near miss, or a first panel.
 
         Args:
-            checkpoint_sha256: The checkpoint, which has passed its screening.
+            checkpoint_sha256: The checkpoint, which has passed its check.
             episodes: Episodes of the panel, at least 1. They may be chosen before the outcomes are known.
         """
         number, extension = self._place
         extends = self.extends(checkpoint_sha256)
         number, extension = (number, extension + 1) if extends else (number + 1, 0)
         standing = self.standing if extends else self.rule.begin(self.standing)
-        return NextPanel("confirmation", number, extension, int(self.rule.needs(standing, episodes)))
+        return NextPanel("proof", number, extension, int(self.rule.needs(standing, episodes)))
 
     def after(self, result: PanelResult, episodes: int) -> NextPanel | None:
         """Return the panel that follows from the newest result of a checkpoint; ``None`` if its turn is over.
@@ -385,28 +385,28 @@ class Verdict:
             episodes: Episodes of the panel.
         """
         sha256 = result.checkpoint_sha256
-        goes_on = result.passes if result.purpose == "screening" else self.extends(sha256)
-        return self.confirmation(sha256, episodes) if goes_on and not self.proven else None
+        goes_on = result.passes if result.purpose == "check" else self.extends(sha256)
+        return self.proof(sha256, episodes) if goes_on and not self.proven else None
 
     def feed(self, result: PanelResult) -> None:
         """Count the result of a panel.
 
         Args:
-            result: The result. A screening spends nothing. The episodes of an invalid result count as failures, because
+            result: The result. A check spends nothing. The episodes of an invalid result count as failures, because
                 what makes it invalid may depend on the episodes.
         """
-        if result.purpose == "confirmation":
+        if result.purpose == "proof":
             successes = result.outcomes.successes if result.invalid is None else 0
-            place = (result.confirmation or 0, result.extension)
+            place = (result.proof or 0, result.extension)
             self.count(place, result.checkpoint_sha256, successes, result.outcomes.episodes, result.invalid is None)
 
     def count(
         self, place: tuple[int, int], checkpoint_sha256: str, successes: int, episodes: int, valid: bool = True
     ) -> None:
-        """Count a panel of a confirmation.
+        """Count a panel of a proof.
 
         Args:
-            place: Numbers of the confirmation and of the extension.
+            place: Numbers of the proof and of the extension.
             checkpoint_sha256: The checkpoint.
             successes: Its successes.
             episodes: Episodes of the panel.

@@ -133,11 +133,11 @@ def _broken_budget(run: Run, by_id: Mapping[str, Run]) -> Iterator[str]:
     """Yield the declaration of a run whose error budget is not what the run of its checkpoint had left.
 
     Runs of earlier versions always began with a new error budget. The journals of a pretrained policy contain only the
-    confirmation that proved it, and a run that began with such a policy counted no other. If the ledger contains fewer
-    panels than the run counted, what the confirmations left is unknown.
+    proof that proved it, and a run that began with such a policy counted no other. If the ledger contains fewer
+    panels than the run counted, what the proofs left is unknown.
     """
     began, budget = run.declared.began_from or {}, run.declared.error_budget
-    before, panels = by_id.get(began.get("run_id", "")), began.get("confirmation_panels")
+    before, panels = by_id.get(began.get("run_id", "")), began.get("proof_panels")
     if before is None or panels is None or before.declared.verdict_rule > RULE_VERSION:
         return
     try:
@@ -175,25 +175,25 @@ def _broken_verdicts(run: Run) -> Iterator[str]:
         )
         return
     for place, row in judged:
-        needed = rule.screening_needs(row.outcomes.episodes)
-        if row.purpose == "screening" and row.needed != needed:
-            yield f"{place}: the screening needed {needed} successes by the rule of its run, not {row.needed}"
-    confirmations = [each for each in judged if each.row.purpose == "confirmation"]
-    yield from _broken_confirmations(confirmations, rule)
+        needed = rule.check_needs(row.outcomes.episodes)
+        if row.purpose == "check" and row.needed != needed:
+            yield f"{place}: the check needed {needed} successes by the rule of its run, not {row.needed}"
+    proofs = [each for each in judged if each.row.purpose == "proof"]
+    yield from _broken_proofs(proofs, rule)
 
 
-def _broken_confirmations(judged: Sequence[_Judged], rule: VerdictRule) -> Iterator[str]:
-    """Yield the confirmations of a run that disagree with its rule.
+def _broken_proofs(judged: Sequence[_Judged], rule: VerdictRule) -> Iterator[str]:
+    """Yield the proofs of a run that disagree with its rule.
 
-    An excerpt leaves out confirmations of other checkpoints. What these spent is not known: between nothing and all
+    An excerpt leaves out proofs of other checkpoints. What these spent is not known: between nothing and all
     that they could. Then the successes that are needed lie between two numbers.
     """
     most = least = Standing.of(rule.error_budget)  # of what can be left
     last: PanelResult | None = None
-    for place, row in sorted(judged, key=lambda each: (each.row.confirmation or 0, each.row.extension)):
-        before = (0, 0) if last is None else (last.confirmation or 0, last.extension)
-        number, extension, episodes = row.confirmation or 0, row.extension, row.outcomes.episodes
-        name = f"confirmation {number}" + (f", extension {extension}" if extension else "")
+    for place, row in sorted(judged, key=lambda each: (each.row.proof or 0, each.row.extension)):
+        before = (0, 0) if last is None else (last.proof or 0, last.extension)
+        number, extension, episodes = row.proof or 0, row.extension, row.outcomes.episodes
+        name = f"proof {number}" + (f", extension {extension}" if extension else "")
         if before == (number, extension):
             yield f"{place}: {name} has a result already: this one is not covered by the error budget"
             continue

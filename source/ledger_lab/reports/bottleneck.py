@@ -135,8 +135,8 @@ def _more_environments(run: Run, summary: RunSummary, steps_s: _Steps) -> Advice
 def _rarer_scoring(run: Run, summary: RunSummary) -> Advice | None:
     """Advise scoring half as many policies; the gain is the time of scoring outside the environment steps."""
     declared, step_s = run.declared, _seconds_in(summary, Phase.SIMULATE, Phase.MANAGE)
-    screened = {row.checkpoint for row in run.results if row.purpose == "screening"}
-    iterations = sorted(saved.iteration for saved in run.checkpoints if saved.path in screened)
+    checked = {row.checkpoint for row in run.results if row.purpose == "check"}
+    iterations = sorted(saved.iteration for saved in run.checkpoints if saved.path in checked)
     if not _measures(run, summary) or step_s is None or len(iterations) < 3 or not declared.held_out_slots:
         return None
     evaluate_ns = sum(window.phase_ns.get(Phase.EVALUATE, 0) for _, window in run.windows if window.iteration)

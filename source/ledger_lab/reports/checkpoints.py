@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
-from ledger_lab.panels import ConfirmedShare, wilson_interval
+from ledger_lab.panels import ProvenShare, wilson_interval
 from ledger_lab.reports.columns import Shown, TableCell, figure
 from ledger_lab.units import MISSING, duration, gigabytes, in_gigabytes, in_seconds, quantity
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Confirmation:
-    """A checkpoint's confirmation: its first panel, and the panels that extended it."""
+class Proof:
+    """A checkpoint's proof: its first panel, and the panels that extended it."""
 
     panels: tuple[PanelResult, ...]
 
     @property
-    def confirms(self) -> bool:
+    def proves(self) -> bool:
         """Whether it proves that the checkpoint reaches the target."""
-        return any(row.confirms for row in self.panels)
+        return any(row.proves for row in self.panels)
 
     @cached_property
     def outcomes(self) -> Outcomes:
@@ -35,14 +35,14 @@ class Confirmation:
         columns = [vars(row.outcomes) for row in self.panels]
         return Outcomes(**{name: [each for column in columns for each in column[name]] for name in columns[0]})
 
-    def share(self, target_success: float) -> ConfirmedShare:
+    def share(self, target_success: float) -> ProvenShare:
         """Return its share of successes, whose interval allows for the pass.
 
         Args:
             target_success: The target of the run.
         """
         first = self.panels[0]
-        return ConfirmedShare(
+        return ProvenShare(
             successes=self.outcomes.successes,
             episodes=self.outcomes.episodes,
             target=target_success,
@@ -61,7 +61,7 @@ class ScoredCheckpoint:
     score: Outcomes | None
     """Its first score on the run's panel."""
     exactness: str | None
-    confirmation: Confirmation | None
+    proof: Proof | None
 
 
 def _figure[Value](read: Callable[[ScoredCheckpoint], Value], shown: Shown | None = None) -> Value:
@@ -129,25 +129,23 @@ class CheckpointSummary:
     )
     """Episodes that lasted to their horizon: what Isaac Lab's survival metric counts as success."""
     exactness: str | None = _figure(lambda of: of.exactness)
-    confirmation_successes: int | None = _figure(
-        lambda of: of.confirmation.outcomes.successes if of.confirmation else None,
+    proof_successes: int | None = _figure(
+        lambda of: of.proof.outcomes.successes if of.proof else None,
         Shown(
-            "confirmation",
+            "proof",
             "of fresh episodes",
-            lambda each: _share(each.confirmation_successes, each.confirmation_episodes),
+            lambda each: _share(each.proof_successes, each.proof_episodes),
             priority=6,
         ),
     )
-    """Successes on all fresh seeds of the checkpoint's confirmation; ``None`` without a confirmation."""
-    confirmation_episodes: int | None = _figure(
-        lambda of: of.confirmation.outcomes.episodes if of.confirmation else None
+    """Successes on all fresh seeds of the checkpoint's proof; ``None`` without a proof."""
+    proof_episodes: int | None = _figure(lambda of: of.proof.outcomes.episodes if of.proof else None)
+    """Episodes of that proof."""
+    proven: bool = _figure(
+        lambda of: of.proof is not None and of.proof.proves,
+        Shown("", "", lambda each: "target reached" if each.proven else "", priority=7, align="left"),
     )
-    """Episodes of that confirmation."""
-    confirmed: bool = _figure(
-        lambda of: of.confirmation is not None and of.confirmation.confirms,
-        Shown("", "", lambda each: "target reached" if each.confirmed else "", priority=7, align="left"),
-    )
-    """Whether that confirmation proved that the checkpoint reaches the target."""
+    """Whether that proof proved that the checkpoint reaches the target."""
     train_s: float | None = _figure(
         lambda of: in_seconds(of.saved.train_ns),
         Shown("training", "training phases up to it", lambda each: duration(each.train_s), priority=8),
@@ -194,36 +192,34 @@ def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
 
 @dataclass(frozen=True, kw_only=True)
 class BestTry:
-    """The best confirmation of a run without a proof; if it confirmed no checkpoint, the best screening."""
+    """The best proof of a run without a proof; if it proved no checkpoint, the best check."""
 
     checkpoint: str
     """Path below the run's directory."""
-    purpose: Literal["confirmation", "screening"]
+    purpose: Literal["proof", "check"]
     successes: int
     episodes: int
-    """Episodes of all panels of the confirmation, or of the screening."""
+    """Episodes of all panels of the proof, or of the check."""
     needed: int
     """Successes of these episodes that would have passed."""
 
 
-def best_try(confirmations: Iterable[Confirmation], screenings: Iterable[PanelResult]) -> BestTry | None:
-    """Return the confirmation with the largest share of successes; without one, the screening.
+def best_try(proofs: Iterable[Proof], checks: Iterable[PanelResult]) -> BestTry | None:
+    """Return the proof with the largest share of successes; without one, the check.
 
     Args:
-        confirmations: Confirmations of the run.
-        screenings: Screenings of the run.
+        proofs: Proofs of the run.
+        checks: Checks of the run.
 
     Returns:
-        The first of the best; ``None`` if no policy was screened.
+        The first of the best; ``None`` if no policy was checked.
     """
-    tries = [*_tries("confirmation", (each.panels for each in confirmations))]
-    tries = tries or [*_tries("screening", ((row,) for row in screenings))]
+    tries = [*_tries("proof", (each.panels for each in proofs))]
+    tries = tries or [*_tries("check", ((row,) for row in checks))]
     return max(tries, key=lambda each: each.successes / each.episodes, default=None)
 
 
-def _tries(
-    purpose: Literal["confirmation", "screening"], scores: Iterable[tuple[PanelResult, ...]]
-) -> Iterator[BestTry]:
+def _tries(purpose: Literal["proof", "check"], scores: Iterable[tuple[PanelResult, ...]]) -> Iterator[BestTry]:
     """Yield scores of one or several panels as tries, unless it is unknown what they needed."""
     for panels in scores:
         *before, last = panels

@@ -345,7 +345,7 @@ def _mean_time_cell(cohort: CohortSummary) -> TableCell:
 
 
 def _false_pass_cell(cohort: CohortSummary) -> str:
-    """Return the highest probability that at least one run confirms a policy below the target."""
+    """Return the highest probability that at least one run proves a policy below the target."""
     return f"≤ {percent(cohort.false_pass_bound)}"
 
 
@@ -439,7 +439,7 @@ class CohortSummary:
         lambda of: false_pass_bound([member.error_budget for member in of.members]),
         Shown("chance of a false pass", "in at least one run", _false_pass_cell, priority=8),
     )
-    """Highest probability that at least one run confirms a policy below the target: 1 - the product of (1 - its error
+    """Highest probability that at least one run proves a policy below the target: 1 - the product of (1 - its error
     budget) over the runs. A run that began with another run of the cohort counts like any other, although the two share
     one error budget, so that the bound is too high rather than too low."""
     undefined_reason: str | None = _cohort_figure(lambda of: of.cost.undefined_reason)

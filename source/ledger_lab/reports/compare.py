@@ -22,7 +22,7 @@ from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, cost_p_value, cost_rati
 from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.costs.time_to_target import RunTime, log_rank_p_value
 from ledger_lab.ledger.libraries import LIBRARIES
-from ledger_lab.panels import Comparison, ConfirmedComparison, PanelIdentity, compare_confirmed, compare_paired
+from ledger_lab.panels import Comparison, PanelIdentity, ProvenComparison, compare_paired, compare_proven
 from ledger_lab.panels.seeds import comparison_seeds
 from ledger_lab.reports.cohort_summary import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.facts import RunFacts
@@ -50,7 +50,7 @@ class Outcome:
     seed: int
     reached_target: bool
     seconds: float
-    """Wall-clock time to the confirmed target [s]; for a run that missed the target, its whole time."""
+    """Wall-clock time to the proven target [s]; for a run that missed the target, its whole time."""
     usd: float | None
     """Spend of the whole run, and of the runs that it repeats [USD]."""
 
@@ -161,15 +161,15 @@ class RatioEstimate:
 class FinalPolicies:
     """What the ledger says about the difference between the final policies of two runs.
 
-    A run selects its final policy by its screenings. Screenings of two runs have the same seeds, but a test on these
-    seeds would favour the run that screened more policies. So at most one of the following is known.
+    A run selects its final policy by its checks. Checks of two runs have the same seeds, but a test on these
+    seeds would favour the run that checked more policies. So at most one of the following is known.
     """
 
     paired: Comparison | None
     """Comparison on fresh episodes that both policies played; ``None`` if ``evaluate.py --versus`` has not compared
     them."""
-    confirmed: ConfirmedComparison | None
-    """Comparison of the confirmations, if both policies are confirmed."""
+    proven: ProvenComparison | None
+    """Comparison of the proofs, if both policies are proven."""
     first: str
     """Checkpoint of the first policy."""
     second: str
@@ -430,24 +430,24 @@ def _cost_ratio(a: Sequence[Outcome], b: Sequence[Outcome]) -> RatioEstimate:
 
 
 def _compare_final_policies(a: Side, b: Side) -> FinalPolicies | None:
-    """Compare the confirmed policies of two runs, else those of their last checkpoints; ``None`` without one."""
+    """Compare the proven policies of two runs, else those of their last checkpoints; ``None`` without one."""
     runs = a.runs[0], b.runs[0]
     first, second = (_final(run, side.summaries[0]) for run, side in zip(runs, (a, b), strict=True))
     if first is None or second is None:
         return None
     hashes = first.sha256, second.sha256
     ours, theirs = (_common(run, own, hashes) for run, own in zip(runs, hashes, strict=True))
-    paired = confirmed = None
+    paired = proven = None
     if ours is not None and theirs is not None and ours.outcomes.cell == theirs.outcomes.cell:
         paired = compare_paired(ours.outcomes.success, theirs.outcomes.success)
     else:
         proofs = ((run, RunFacts(run).proof) for run in runs)
         shares = [proof.share(run.declared.target_success) for run, proof in proofs if proof is not None]
         if len(shares) == len(runs):
-            confirmed = compare_confirmed(*shares)
+            proven = compare_proven(*shares)
     return FinalPolicies(
         paired=paired,
-        confirmed=confirmed,
+        proven=proven,
         first=first.path,
         second=second.path,
         loadable=all(run.declared.rl_library in LIBRARIES for run in runs),
@@ -456,9 +456,9 @@ def _compare_final_policies(a: Side, b: Side) -> FinalPolicies | None:
 
 def _final(run: Run, summary: RunSummary) -> CheckpointSaved | None:
     """Return the checkpoint of a run that ``evaluate.py --versus`` takes, too."""
-    saved, confirmed = run.checkpoints, summary.confirmed
+    saved, proven = run.checkpoints, summary.proven
     last = saved[-1] if saved else None
-    return last if confirmed is None else next((each for each in saved if each.path == confirmed.path), last)
+    return last if proven is None else next((each for each in saved if each.path == proven.path), last)
 
 
 def _common(run: Run, own: str, hashes: tuple[str, str]) -> PanelResult | None:
@@ -616,9 +616,9 @@ def _success_note(success: FinalPolicies, command: str) -> str:
             f"success of B − A: {found.points}, p = {found.p_text} (exact McNemar test), {found.episodes} fresh "
             f"episodes that {policies} both played"
         )
-    if success.confirmed is not None:
-        points = success.confirmed.points
-        said = f"success of B − A: {points} if both reach their targets, by the confirmations of {policies}"
+    if success.proven is not None:
+        points = success.proven.points
+        said = f"success of B − A: {points} if both reach their targets, by the proofs of {policies}"
     else:
-        said = f"no claim about the success of {policies}: the runs selected them on the seeds of their screenings"
+        said = f"no claim about the success of {policies}: the runs selected them on the seeds of their checks"
     return f"{said}; {command} compares them on the same fresh episodes" if success.loadable else said

@@ -31,7 +31,7 @@ from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import (
     BestTry,
     CheckpointSummary,
-    Confirmation,
+    Proof,
     ScoredCheckpoint,
     best_try,
     share_of,
@@ -116,24 +116,24 @@ def saved_at_s(run: Run) -> dict[str, float]:
 
 
 def target_moment(judged: Iterable[tuple[Attempt | None, PanelResult]]) -> Moment | None:
-    """Return when a policy was confirmed to reach the target during the training; ``None`` if none was.
+    """Return when a policy was proven to reach the target during the training; ``None`` if none was.
 
     Args:
         judged: Panel results, see :attr:`ledger_lab.ledger.Run.judged`.
     """
-    found = ((attempt, row) for attempt, row in judged if attempt is not None and row.confirms)
+    found = ((attempt, row) for attempt, row in judged if attempt is not None and row.proves)
     return next((Moment(attempt=attempt, wall_ns=row.wall_ns) for attempt, row in found), None)
 
 
 def seconds_to_target(run: Run, judged: Iterable[tuple[Attempt | None, PanelResult]]) -> float | None:
-    """Return the wall-clock time until a policy was confirmed to reach the target [s], over all attempts.
+    """Return the wall-clock time until a policy was proven to reach the target [s], over all attempts.
 
     Args:
         run: The run.
         judged: Its panel results, see :attr:`ledger_lab.ledger.Run.judged`.
 
     Returns:
-        ``None`` if no policy was confirmed.
+        ``None`` if no policy was proven.
     """
     moment = target_moment(judged)
     return None if moment is None else attempt_starts_s(run)[moment.attempt.number] + moment.wall_ns / 1e9
@@ -312,18 +312,18 @@ class RunFacts:
         return ", ".join(sorted(names)) or None
 
     @cached_property
-    def _confirmations(self) -> dict[tuple[str, str], Confirmation]:
-        """The last confirmation of each checkpoint; a confirmation that proves the target stays."""
-        found: dict[tuple[str, str], Confirmation] = {}
+    def _proofs(self) -> dict[tuple[str, str], Proof]:
+        """The last proof of each checkpoint; a proof that proves the target stays."""
+        found: dict[tuple[str, str], Proof] = {}
         for _, row in self.judged:
-            if row.invalid is not None or row.purpose != "confirmation":
+            if row.invalid is not None or row.purpose != "proof":
                 continue
             key = row.checkpoint, row.checkpoint_sha256
             known = found[key].panels if key in found else ()
-            if any(panel.confirms for panel in known):
+            if any(panel.proves for panel in known):
                 continue
-            extended = [each for each in known if each.confirmation == row.confirmation]
-            found[key] = Confirmation((*(each for each in extended if _is_extended_by(each, row)), row))
+            extended = [each for each in known if each.proof == row.proof]
+            found[key] = Proof((*(each for each in extended if _is_extended_by(each, row)), row))
         return found
 
     @cached_property
@@ -331,7 +331,7 @@ class RunFacts:
         """The first score of each checkpoint, because repeating a score until it passes would bias it."""
         found: dict[tuple[str, str], PanelResult] = {}
         for _, row in self.judged:
-            own = row.panel_id == self.declared.panel_id and row.purpose != "confirmation"
+            own = row.panel_id == self.declared.panel_id and row.purpose != "proof"
             if row.invalid is None and own:
                 found.setdefault((row.checkpoint, row.checkpoint_sha256), row)
         return found
@@ -345,25 +345,25 @@ class RunFacts:
             key = saved.path, saved.sha256
             row = self._scores.get(key)
             score, exactness = (row.outcomes, row.exactness) if row else (None, None)
-            scored.append(ScoredCheckpoint(saved, at_s[saved.path], score, exactness, self._confirmations.get(key)))
+            scored.append(ScoredCheckpoint(saved, at_s[saved.path], score, exactness, self._proofs.get(key)))
         return [summarize(CheckpointSummary, each) for each in scored]
 
     @cached_property
-    def proof(self) -> Confirmation | None:
-        """The confirmation that proved that a policy reaches the target."""
-        return next((row for row in self._confirmations.values() if row.confirms), None)
+    def proof(self) -> Proof | None:
+        """The proof that proved that a policy reaches the target."""
+        return next((row for row in self._proofs.values() if row.proves), None)
 
     @cached_property
     def best_try(self) -> BestTry | None:
-        """The best confirmation, or the best screening; ``None`` if a policy is proven, or none was screened."""
+        """The best proof, or the best check; ``None`` if a policy is proven, or none was checked."""
         if self.proof is not None:
             return None
         own = [row for _, row in self.judged if row.panel_id == self.declared.panel_id and row.invalid is None]
-        return best_try(self._confirmations.values(), [row for row in own if row.purpose == "screening"])
+        return best_try(self._proofs.values(), [row for row in own if row.purpose == "check"])
 
     @cached_property
     def outcomes(self) -> Outcomes | None:
-        """Outcomes of the proof; without one, of the last checkpoint that was screened."""
+        """Outcomes of the proof; without one, of the last checkpoint that was checked."""
         keys = ((saved.path, saved.sha256) for saved in reversed(self.run.checkpoints))
         if self.proof is not None:
             return self.proof.outcomes
@@ -373,7 +373,7 @@ class RunFacts:
     def success(self) -> tuple[float, tuple[float, float]] | None:
         """Share of these episodes that succeeded, and its 95 % interval.
 
-        The interval of a confirmed policy assumes that the policy reaches its target.
+        The interval of a proven policy assumes that the policy reaches its target.
         """
         if self.proof is not None:
             proven = self.proof.share(self.declared.target_success)
@@ -390,7 +390,7 @@ class RunFacts:
 
 
 def _is_extended_by(earlier: PanelResult, row: PanelResult) -> bool:
-    """Tell whether a panel extends an earlier panel of its confirmation: a seed that occurs again proves nothing."""
+    """Tell whether a panel extends an earlier panel of its proof: a seed that occurs again proves nothing."""
     return earlier.extension < row.extension and set(earlier.outcomes.seed).isdisjoint(row.outcomes.seed)
 
 

@@ -176,7 +176,7 @@ _RUNS: list[Column[_Line]] = [
     ),
     column("declared_usd_per_hour DOUBLE its price [USD/h]", lambda of: of.row.declared_price["usd_per_hour"]),
     column(
-        "heldout_low DOUBLE lower end of the interval of heldout_success, 95 %; assumes that a confirmation is right",
+        "heldout_low DOUBLE lower end of the interval of heldout_success, 95 %; assumes that a proof is right",
         lambda of: (of.row.heldout_interval or (None, None))[0],
     ),
     column("heldout_high DOUBLE upper end of interval", lambda of: (of.row.heldout_interval or (None, None))[1]),
@@ -285,7 +285,7 @@ _PANEL_RESULTS: list[Column[_Line]] = [
         "passes BOOLEAN whether it reached them; missing for an evaluation",
         lambda of: None if of.row.purpose == "evaluation" else of.row.passes,
     ),
-    column("confirms BOOLEAN whether it proves that the checkpoint reaches the target", "row.confirms"),
+    column("proves BOOLEAN whether it proves that the checkpoint reaches the target", "row.proves"),
     column(
         "changed_code VARCHAR code that had changed since the declaration; missing if none had",
         lambda of: ", ".join(of.row.changed_code) or None,

@@ -71,9 +71,9 @@ def shortfall(run: RunSummary) -> str | None:
     best = run.best_try
     if best is None:
         return f"no policy was scored, so {target_share(run.target_success)} is not proven → score while training"
-    share, fresh = best.successes / best.episodes, best.purpose == "confirmation"
-    had = f"{best.successes} of {best.episodes} {'fresh' if fresh else 'screened'} episodes ({percent(share)})"
-    lacking = f"{best.needed} were needed" if fresh else "none was confirmed"
+    share, fresh = best.successes / best.episodes, best.purpose == "proof"
+    had = f"{best.successes} of {best.episodes} {'fresh' if fresh else 'checked'} episodes ({percent(share)})"
+    lacking = f"{best.needed} were needed" if fresh else "none was proven"
     more = "train longer (--max_iterations)" if share < run.target_success else "score a larger panel"
     return (
         f"at best, {best.checkpoint} succeeded in {had}, and {lacking} → {more}, or continue from this checkpoint "
@@ -259,9 +259,9 @@ class RunSummary:
     """Update-to-data ratio: gradient steps of an iteration ÷ its environment steps, over all processes."""
     wall_to_target_s: float | None = _figure(
         lambda of: seconds_to_target(of.run, of.judged),
-        Shown("to target", "wall-clock until confirmed", _time_to_target_cell, priority=3),
+        Shown("to target", "wall-clock until proven", _time_to_target_cell, priority=3),
     )
-    """Wall-clock time until a policy was confirmed to reach the target [s]: start-up, compilation, training and scoring
+    """Wall-clock time until a policy was proven to reach the target [s]: start-up, compilation, training and scoring
     of all attempts. A run that missed the target in its 2:00 minutes is shown as “> 2:00”; it always counts."""
     evaluation_share: float | None = _figure(
         lambda of: costs.evaluation_share(of.evaluate_s, of.wall_s),
@@ -318,19 +318,19 @@ class RunSummary:
     """Gradient noise scale in the last third of the training [samples]: how many samples a gradient takes that has as
     much noise as signal. ``None`` for a run of one process, or if the noise hides the gradient."""
     heldout_successes: int | None = _figure(lambda of: of.outcomes.successes if of.outcomes else None)
-    """Successes of the confirmation that proved a policy; without one, of the last checkpoint screened."""
+    """Successes of the proof that proved a policy; without one, of the last checkpoint checked."""
     heldout_episodes: int | None = _figure(lambda of: of.outcomes.episodes if of.outcomes else None)
     heldout_success: float | None = _figure(
         lambda of: of.success[0] if of.success else None,
         Shown("success (95 %)", "of held-out episodes", _success_cell, priority=2, align="left"),
     )
     """Share of held-out episodes that succeeded, each seed and cell counted once, with its 95 % interval in brackets:
-    of all panels of the confirmation that proved a policy; without one, of the last checkpoint that was screened. The
+    of all panels of the proof that proved a policy; without one, of the last checkpoint that was checked. The
     interval of a proven policy holds provided that it reaches its target; the error budget is the chance that it does
     not."""
     heldout_interval: tuple[float, float] | None = _figure(lambda of: of.success[1] if of.success else None)
-    """95 % interval of the share. That of a proven policy allows for the selection by the pass, whichever confirmation
-    of the run it was, provided that the policy reaches its target. That of a screening is Wilson's."""
+    """95 % interval of the share. That of a proven policy allows for the selection by the pass, whichever proof
+    of the run it was, provided that the policy reaches its target. That of a check is Wilson's."""
     changed_code: str | None = _figure(lambda of: of.changed_code)
     """Modules that had changed since the declaration when a checkpoint was scored or began the run;
     ``None`` if none had, or if it is unknown."""
@@ -338,14 +338,14 @@ class RunSummary:
     """Why scores of the run are invalid and left out; ``None`` if all are valid."""
     target_success: float = _figure(lambda of: of.declared.target_success)
     error_budget: float = _figure(lambda of: of.declared.error_budget)
-    """Highest probability that the run confirms a policy below its target. A run that began with a checkpoint has what
+    """Highest probability that the run proves a policy below its target. A run that began with a checkpoint has what
     the run of that checkpoint left."""
     target_reached: bool = _figure(lambda of: of.proof is not None)
     unfinished: bool = _figure(lambda of: not of.run.has_finished())
     """Whether it may have to be made again: it has no attempt, or was ended from outside before its target was proven
     and its time limit was used up."""
     best_try: BestTry | None = _figure(lambda of: of.best_try)
-    """Without a proof: the best confirmation, or else the best screening, and the successes that it needed."""
+    """Without a proof: the best proof, or else the best check, and the successes that it needed."""
     panel: str = _figure(lambda of: of.declared.panel)
     panel_id: str = _figure(lambda of: of.declared.panel_id)
     began_from: dict[str, Any] | None = _figure(lambda of: of.declared.began_from)
@@ -396,14 +396,14 @@ class RunSummary:
     """Health events of the training, one entry per kind of event."""
 
     @property
-    def confirmed(self) -> CheckpointSummary | None:
-        """The checkpoint that was confirmed to reach the target."""
-        return next((c for c in self.checkpoints if c.confirmed), None)
+    def proven(self) -> CheckpointSummary | None:
+        """The checkpoint that was proven to reach the target."""
+        return next((c for c in self.checkpoints if c.proven), None)
 
     @property
     def best(self) -> CheckpointSummary | None:
-        """The confirmed checkpoint, else the first checkpoint with the best held-out score."""
-        return self.confirmed or max(
+        """The proven checkpoint, else the first checkpoint with the best held-out score."""
+        return self.proven or max(
             (c for c in self.checkpoints if c.heldout_successes is not None),
             key=lambda c: c.heldout_successes or 0,
             default=None,

@@ -22,7 +22,7 @@ from ledger_lab.units import counted, duration, energy, gigabytes, percent, quan
 if TYPE_CHECKING:
     from ledger_lab.reports.bottleneck import Bottleneck
 
-_ASSUMED = " · intervals of confirmed policies assume that they reach the target"
+_ASSUMED = " · intervals of proven policies assume that they reach the target"
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
 
 
@@ -205,7 +205,7 @@ def render_checkpoints(summary: RunSummary, width: int) -> Group:
     """
     lines = table_lines(CheckpointSummary, summary.checkpoints, width)
     for line, checkpoint in zip(lines[1:], summary.checkpoints, strict=True):
-        line.stylize("green" if checkpoint.confirmed else "")
+        line.stylize("green" if checkpoint.proven else "")
     return Group(Text(f"run {summary.run_id}", style="italic"), *lines)
 
 

@@ -140,7 +140,7 @@ def find_beginning(
         "env_steps": summary.env_steps + earlier.get("env_steps", 0),
         "wall_s": summary.wall_s + earlier.get("wall_s", 0.0),
         "usd": None if usd[0] is None or usd[1] is None else usd[0] + usd[1],
-        "confirmation_panels": left.panels,
+        "proof_panels": left.panels,
         **({"changed_code": candidate.changed_code} if candidate.changed_code else {}),
     }
     return Beginning(path.resolve(), began_from, left.budget)

@@ -58,10 +58,10 @@ def show_final_report(run: Run, console: Console) -> None:
     """
     summary = summarize_run(run)
     console.print(render_report([summary], [], console.width))  # the other runs of its cohort were not read
-    first = summary.confirmed
+    first = summary.proven
     if first is not None:
         console.print(
-            f"target reached: {first.path} after {first.iteration} iterations, confirmed at "
+            f"target reached: {first.path} after {first.iteration} iterations, proven at "
             f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
             "episodes",
             as_started(

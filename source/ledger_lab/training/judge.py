@@ -44,7 +44,7 @@ class Judge:
     """Plays the panels of a run's verdict, and writes their results.
 
     Each scored policy is loaded from a checkpoint that was saved and hashed. Whenever the verdict asks for no further
-    panel of a checkpoint, the newest policy is screened.
+    panel of a checkpoint, the newest policy is checked.
     """
 
     def __init__(
@@ -73,27 +73,27 @@ class Judge:
         rule = VerdictRule.of_version(plan.declared.verdict_rule, plan.panel.target_success, plan.declared.error_budget)
         self._verdict, self._episodes = Verdict(rule), len(plan.panel.episodes)
         self._scored: _Scored | None = None
-        self._screened: int | None = None
+        self._checked: int | None = None
         self._starts: dict[tuple[str, str], dict[str, str]] = {}
         """Hashes of what the episodes of a panel start with, from its first result, by its id and the changed code."""
         self.last: PanelResult | None = None
         """The newest result."""
         self.valid = 0
         """Number of valid results."""
-        self.confirmed: PanelResult | None = None
+        self.proven: PanelResult | None = None
         """The result that proved that a policy reaches the target."""
         self.cut_short = False
         """Whether the time of the run was used up before the last policy was judged."""
 
     @property
     def ends_training(self) -> bool:
-        """Whether a policy is confirmed, and the run is to end at the target."""
-        return self.confirmed is not None and self._plan.request.stop_at_target
+        """Whether a policy is proven, and the run is to end at the target."""
+        return self.proven is not None and self._plan.request.stop_at_target
 
     def state(self) -> dict[str, Any]:
         """Return what :meth:`resume` needs besides the results of the run, as plain values."""
         scored = None if self._scored is None else self._scored.saved.to_data()
-        return {"screened": self._screened, "scored": scored}
+        return {"checked": self._checked, "scored": scored}
 
     def resume(self, state: dict[str, Any], results: Sequence[PanelResult]) -> None:
         """Continue after an earlier attempt. A panel that was running starts again on the same seeds.
@@ -103,7 +103,7 @@ class Judge:
             results: Results of earlier attempts, including those after the state was saved: a spent error budget stays
                 spent.
         """
-        self._screened = state["screened"]
+        self._checked = state["checked"]
         self._verdict = Verdict(self._verdict.rule, results)
         for row in results:
             self._note(row)
@@ -111,7 +111,7 @@ class Judge:
             return
         saved = CheckpointSaved.from_data(state["scored"])
         own = [row for row in results if row.checkpoint_sha256 == saved.sha256]
-        what = self._verdict.after(own[-1], self._episodes) if own else self._verdict.screening(self._episodes)
+        what = self._verdict.after(own[-1], self._episodes) if own else self._verdict.check(self._episodes)
         if what is not None:
             self._begin(self._load(saved), saved, what)
 
@@ -127,11 +127,11 @@ class Judge:
         with self._clock.window(Phase.EVALUATE):
             found = self._conclude()
             if self._scored is None and not self.ends_training and self._is_due(iterations):
-                self._screen()
+                self._check()
         return found
 
     def finish(self, on_step: Callable[[], None], is_over: Callable[[], bool] = lambda: False) -> list[Judged]:
-        """Score the last policy of a training that ended without a confirmed policy.
+        """Score the last policy of a training that ended without a proven policy.
 
         Args:
             on_step: Called after each step.
@@ -145,9 +145,9 @@ class Judge:
         idle = torch.zeros(self._slots.first, self._slots.action_count, device=self._plan.device)
         self._clock.share(1, 1)  # there is no training meanwhile
         with torch.inference_mode():
-            while self._scored is not None or self._screened != self._snapshot().iteration:
+            while self._scored is not None or self._checked != self._snapshot().iteration:
                 if self._scored is None:
-                    self._screen()
+                    self._check()
                 while not self._slots.idle and not is_over():
                     self._slots.step(idle)
                     on_step()
@@ -155,7 +155,7 @@ class Judge:
                     self.cut_short = True
                     break
                 found += self._conclude()
-                if self.confirmed is not None:
+                if self.proven is not None:
                     break
         self._clock.share(*self._share)
         return found
@@ -163,19 +163,19 @@ class Judge:
     def _is_due(self, iterations: int) -> bool:
         """Tell whether it is time to score the next policy."""
         every = self._plan.request.eval_every
-        return every is None or self._screened is None or iterations - self._screened >= every
+        return every is None or self._checked is None or iterations - self._checked >= every
 
-    def _screen(self) -> None:
-        """Begin to screen the newest policy."""
+    def _check(self) -> None:
+        """Begin to check the newest policy."""
         saved = self._snapshot()
-        self._screened = saved.iteration
-        self._begin(self._load(saved), saved, self._verdict.screening(self._episodes))
+        self._checked = saved.iteration
+        self._begin(self._load(saved), saved, self._verdict.check(self._episodes))
 
     def _begin(self, policy: Policy, saved: CheckpointSaved, what: NextPanel) -> None:
         """Begin the episodes of a panel."""
         panel = self._plan.panel
-        if what.purpose == "confirmation":
-            panel = panel.confirmation(self._plan.declared.run_id, what.confirmation, what.extension)
+        if what.purpose == "proof":
+            panel = panel.proof(self._plan.declared.run_id, what.proof, what.extension)
         self._scored = _Scored(policy, saved, what, panel)
         self._slots.begin([policy], share_of(panel, self._group.world.rank, self._group.world.size))
 
@@ -200,8 +200,8 @@ class Judge:
         """Keep what the training asks of a result, and how its episodes start."""
         self.last = result
         self.valid += result.invalid is None
-        if result.confirms:
-            self.confirmed = self.confirmed or result
+        if result.proves:
+            self.proven = self.proven or result
         if result.starts is not None:
             self._starts.setdefault((result.panel_id, str(result.changed_code)), result.starts)
 

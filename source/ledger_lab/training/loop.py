@@ -218,7 +218,7 @@ class TrainingLoop:
     def _take_results(self, judge: Judge, iterations: int) -> None:
         """Let the judge continue, and check its results for health events."""
         for found in judge.after_iteration(iterations):
-            if found.result.purpose == "confirmation":
+            if found.result.purpose == "proof":
                 self._keeper.insist()  # the error budget that it used must stay used after a crash
             if self._plan.world.first:
                 self._watch.on_panel(found.result, found.saved.iteration)

@@ -153,7 +153,7 @@ def record_run(
     Args:
         task: Name of the task.
         library: Name of the learning framework; also names a folder.
-        panel: The panel of held-out episodes that policies are screened on.
+        panel: The panel of held-out episodes that policies are checked on.
         target_success: Success rate to prove, in (0, 1].
         seed: Training seed.
         device: Device to train on.
@@ -305,13 +305,13 @@ class RecordedRun:
         self.directory = writer.directory
         """The run's directory; save checkpoints inside it."""
         self.target_reached = False
-        """Whether a confirmation proved a checkpoint."""
+        """Whether a proof proved a checkpoint."""
         self._writer, self._clock, self._panel = writer, writer.clock, panel
         self._verdict = Verdict(rule)
         self._saved: set[tuple[str, str]] = set()
         """Checkpoints that the run recorded: paths and hashes."""
         self._seen: set[int] = set()
-        """Seeds that were drawn for confirmations."""
+        """Seeds that were drawn for proofs."""
         self._drawn: tuple[str, RecordedPanel] | None = None
         """The panel that was drawn and is not recorded yet, after the hash of its checkpoint."""
 
@@ -385,21 +385,21 @@ class RecordedRun:
         episodes: int | None = None,
         exactness: Exactness = "statistical",
     ) -> list[PanelResult]:
-        """Screen a checkpoint, and confirm it on fresh seeds if it passes. A near miss is extended.
+        """Screen a checkpoint, and prove it on fresh seeds if it passes. A near miss is extended.
 
         All of it counts for the phase ``evaluate``. Afterwards, :attr:`target_reached` says whether to go on training.
-        The number of successes that a confirmation needs depends on the results of all confirmations, so that the
+        The number of successes that a proof needs depends on the results of all proofs, so that the
         probability of a wrong claim stays within the run's error budget, however many panels there are and however
         large they are.
 
         Args:
             saved: The checkpoint, as :meth:`checkpoint` returned it.
             take: Plays one episode for each of some seeds, and returns their outcomes.
-            episodes: Episodes of each panel of the confirmation; as many as the run's panel has by default.
+            episodes: Episodes of each panel of the proof; as many as the run's panel has by default.
             exactness: Whether a repetition with the same policy gives the same episodes bit for bit.
 
         Returns:
-            The rows: the screening, then each panel of the confirmation.
+            The rows: the check, then each panel of the proof.
 
         Raises:
             UserError: If the run did not record the checkpoint, the outcomes are not those of the seeds, or fresh seeds
@@ -418,8 +418,8 @@ class RecordedRun:
             )
         count = len(self._panel.seeds) if episodes is None else episodes
         with self.phase(Phase.EVALUATE):
-            screening = self._verdict.screening(len(self._panel.seeds))
-            results = [self._score(saved, self._panel, take(self._panel.seeds), screening, exactness)]
+            check = self._verdict.check(len(self._panel.seeds))
+            results = [self._score(saved, self._panel, take(self._panel.seeds), check, exactness)]
             while (what := self._verdict.after(results[-1], count)) is not None:
                 if self._drawn is None:
                     fresh = self._panel.with_fresh_seeds(count, self._seen)
@@ -427,7 +427,7 @@ class RecordedRun:
                     self._drawn = (saved.sha256, fresh)
                 fresh = self._drawn[1]
                 if len(fresh.seeds) != count:
-                    what = self._verdict.confirmation(saved.sha256, len(fresh.seeds))
+                    what = self._verdict.proof(saved.sha256, len(fresh.seeds))
                 results.append(self._score(saved, fresh, take(fresh.seeds), what, exactness))
         return results
 
@@ -439,10 +439,10 @@ class RecordedRun:
         what: NextPanel,
         exactness: Exactness,
     ) -> PanelResult:
-        """Write the row of a score. A confirmation also counts if its row can't be written yet."""
+        """Write the row of a score. A proof also counts if its row can't be written yet."""
         require_outcomes(panel.name, panel.seeds, outcomes)
-        if what.purpose == "confirmation":
-            place = (what.confirmation, what.extension)
+        if what.purpose == "proof":
+            place = (what.proof, what.extension)
             self._verdict.count(place, saved.sha256, outcomes.successes, outcomes.episodes)
             self._drawn = None
             self.target_reached = self.target_reached or self._verdict.proven

@@ -116,7 +116,7 @@ class TrainRequest(TaskRequest):
             "Train a task until a policy provably reaches the target, and record success, time and cost. During "
             "training, policies are scored on held-out episodes, in environments that the learner never sees. A "
             "policy that may have reached the target is scored again, on fresh seeds. If this score proves that it "
-            "reaches the target, it is confirmed, and the training ends. Without arguments, train.py trains a "
+            "reaches the target, it is proven, and the training ends. Without arguments, train.py trains a "
             "cart-pole."
         ),
         examples=(
@@ -140,7 +140,7 @@ class TrainRequest(TaskRequest):
     )
     checkpoint: str | None = flag(
         None,
-        "Start with trained networks: those of a checkpoint file, a run (its confirmed checkpoint, else its last), or "
+        "Start with trained networks: those of a checkpoint file, a run (its proven checkpoint, else its last), or "
         "a task with a pretrained policy. Optimizer and iteration count start from zero. The report shows the cost of "
         "the earlier run separately, and the new run has what is left of its error budget. Observations of the new "
         "task may follow those of the checkpoint; their input weights start at zero.",
@@ -243,7 +243,7 @@ class TrainRequest(TaskRequest):
         None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel).", group=_JUDGE
     )
     stop_at_target: bool = flag(
-        True, "End the training as soon as a policy is confirmed, or train all iterations (default: yes).", group=_JUDGE
+        True, "End the training as soon as a policy is proven, or train all iterations (default: yes).", group=_JUDGE
     )
     eval_every: int | None = flag(
         None,
@@ -266,7 +266,7 @@ class TrainRequest(TaskRequest):
     save_state_every: int | None = flag(
         None,
         "Save the state every N iterations, for --resume (default: with each checkpoint, and at least every "
-        f"{STATE_AT_LATEST_S / 60:g} minutes). With 0, only after a signal, after each confirmation, and at the end.",
+        f"{STATE_AT_LATEST_S / 60:g} minutes). With 0, only after a signal, after each proof, and at the end.",
         group=_GOING_ON,
         metavar="N",
         each_attempt=True,

@@ -361,19 +361,19 @@ def _health_watch(
 def _judge_last(
     judge: Judge, trained: Status, limit: TimeLimit, attempt: Attempt, clock: PhaseClock, console: Console
 ) -> Status:
-    """Judge the last policy, unless a policy is confirmed already, or the time of the run is used up.
+    """Judge the last policy, unless a policy is proven already, or the time of the run is used up.
 
     Returns:
         The status of the run.
     """
     clock.set_base(Phase.EVALUATE)
-    if judge.confirmed is None and trained is not Status.LIMIT_REACHED:
+    if judge.proven is None and trained is not Status.LIMIT_REACHED:
         with Progress(console, "scoring the last policy", None) as progress:
             steps = itertools.count(1)
             judge.finish(lambda: progress.advance(next(steps)), lambda: limit.passed)
         if judge.cut_short:
             attempt.error = limit.error("while the last policy was judged")
-    if judge.confirmed is not None:
+    if judge.proven is not None:
         attempt.error = None
         return Status.TARGET_REACHED
     if judge.cut_short or trained is Status.LIMIT_REACHED:

@@ -296,7 +296,7 @@ class RunWriter(AttemptWriter):
             panel=panel,
             panel_id=panel_id,
             purpose=what.purpose,
-            confirmation=what.confirmation,
+            proof=what.proof,
             extension=what.extension,
             needed=what.needed,
             exactness=exactness,

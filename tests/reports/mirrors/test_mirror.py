@@ -214,7 +214,7 @@ def test_wandb_gets_the_run_offline(tmp_path: Path) -> None:
         tmp_path,
         "aa",
         scores=(5, 9),
-        confirmation=9,
+        proof=9,
         status=Status.TARGET_REACHED,
         command=["--api_key=hunter2hunter2"],
     )
@@ -230,12 +230,10 @@ def test_wandb_gets_the_run_offline(tmp_path: Path) -> None:
     assert said["summary"]["status"] == "target_reached"
     steps = [row["train/env_steps"] for row in said["history"] if "train/env_steps" in row]
     assert steps == [40, 80]
-    screened = [
-        (row["iteration"], row["heldout/screening_success"])
-        for row in said["history"]
-        if "heldout/screening_success" in row
+    checked = [
+        (row["iteration"], row["heldout/check_success"]) for row in said["history"] if "heldout/check_success" in row
     ]
-    assert screened == [(1, 0.5), (2, 0.9)]
+    assert checked == [(1, 0.5), (2, 0.9)]
     everything = b"".join(path.read_bytes() for path in run_dir.rglob("*") if path.is_file())
     assert b"hunter2" not in everything
     assert b"0123456789" * 4 not in everything
@@ -291,7 +289,7 @@ def history(uri: str, run_id: str, name: str) -> list[tuple[int, float]]:
 @pytest.mark.thorough  # it starts a server; Weights & Biases shows how a client gets a run
 @needs_other
 def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED)
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
     for _ in range(2):
         done = mirrored_by(run_dir, "--to", "mlflow", "--uri", mlflow, "--project", "once")
         assert (done.returncode, done.stderr) == (0, "")
@@ -300,11 +298,11 @@ def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
     tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}
     params = {param["key"]: param["value"] for param in run["data"]["params"]}
     assert tags["status"] == "target_reached"
-    assert tags["heldout/confirmation"] == "model_2.pt: 9 of 10, 9 needed"
+    assert tags["heldout/proof"] == "model_2.pt: 9 of 10, 9 needed"
     assert (params["task"], params["price.instance"], params["num_envs"]) == ("T", "local", "10")
     run_id = run["info"]["run_id"]
     assert history(mlflow, run_id, "train/env_steps") == [(1, 40.0), (2, 80.0)]
-    assert history(mlflow, run_id, "heldout/screening_success") == [(1, 0.5), (2, 0.9)]
+    assert history(mlflow, run_id, "heldout/check_success") == [(1, 0.5), (2, 0.9)]
 
 
 class FakeSink:

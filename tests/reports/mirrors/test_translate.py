@@ -51,16 +51,16 @@ def test_only_the_first_process_and_its_supervisor_are_mirrored(tmp_path: Path) 
 
 
 def test_rows_become_figures_at_their_iterations(tmp_path: Path) -> None:
-    batch = translated(write_run(tmp_path, "aa", scores=(5, 9), confirmation=9, status=Status.TARGET_REACHED))
+    batch = translated(write_run(tmp_path, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED))
     assert figures(batch, "train/env_steps") == [(1, 40.0), (2, 80.0)]
     assert figures(batch, "train/env_steps_per_s")[1] == (2, pytest.approx(40 / 3))
     assert figures(batch, "phase/simulate_s")[0] == (1, 1.0)
-    assert figures(batch, "heldout/screening_success") == [(1, 0.5), (2, 0.9)]
-    assert figures(batch, "heldout/confirmation_success") == [(2, 0.9)]
+    assert figures(batch, "heldout/check_success") == [(1, 0.5), (2, 0.9)]
+    assert figures(batch, "heldout/proof_success") == [(2, 0.9)]
     assert figures(batch, "total/startup_s") == [(2, 2.0)]
     assert figures(batch, "total/wall_s") == [(2, 9.0)]
     assert figures(batch, "total/peak_gpu_memory_gb") == []
-    assert batch.notes["heldout/confirmation"] == "model_2.pt: 9 of 10, 9 needed"
+    assert batch.notes["heldout/proof"] == "model_2.pt: 9 of 10, 9 needed"
     assert set(batch.cursor) == {"journal-1-0.jsonl"}
 
 

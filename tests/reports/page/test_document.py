@@ -55,7 +55,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of a ledger whose texts try to be markup."""
     root = tmp_path_factory.mktemp("hostile")
     write_run(
-        root, "aa", confirmation=9, cohort=HOSTILE, task=HOSTILE, rl_library="x", panel=HOSTILE, panel_id=HOSTILE,
+        root, "aa", proof=9, cohort=HOSTILE, task=HOSTILE, rl_library="x", panel=HOSTILE, panel_id=HOSTILE,
         physics=HOSTILE, device=HOSTILE, hardware={"accelerator": HOSTILE},
     )  # fmt: skip
     model = build_model(select_in(read_ledger(root)), created_at=HOSTILE)

@@ -279,8 +279,8 @@ def test_of_a_run_that_was_repeated_only_the_cost_counts(browser: Browser, tmp_p
     write_run(tmp_path / "logs", "a0", scores=(), cohort="a", seed=2, status=Status.PREEMPTED)
     for cohort in ("a", "b"):
         for seed in (1, 2):
-            write_run(tmp_path / "logs", f"{cohort}{seed}", confirmation=10, cohort=cohort, seed=seed)
-    write_run(tmp_path / "logs", "a3", confirmation=10, cohort="a", seed=2, num_envs=20)
+            write_run(tmp_path / "logs", f"{cohort}{seed}", proof=10, cohort=cohort, seed=seed)
+    write_run(tmp_path / "logs", "a3", proof=10, cohort="a", seed=2, num_envs=20)
     build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
     seen = visit(browser, tmp_path / "page.html")
     words = seen.page.locator("#cohorts-body").inner_text()

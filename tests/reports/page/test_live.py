@@ -19,8 +19,8 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HOSTILE = "<b onclick='x'>&amp;\"</b>"
 RUN = RunProgress(
     run_id="aa", name="aa", state=State.RUNNING, said=None, since=AT, last_row_at=AT, host="h", study=None, cohort="c",
-    task="T", rl_library="rsl_rl", seed=1, attempts=2, target_success=0.9, target_reached=False, screenings=1,
-    confirmations=0, best_score=0.5, iterations=30, max_iterations=100, wall_s=60.0, usd=0.5,
+    task="T", rl_library="rsl_rl", seed=1, attempts=2, target_success=0.9, target_reached=False, checks=1,
+    proofs=0, best_score=0.5, iterations=30, max_iterations=100, wall_s=60.0, usd=0.5,
     usd_per_hour=1.0, left_s=Estimate(expected=180.0, low=60.0, high=240.0, basis=""),
     left_usd=Estimate(expected=None, low=None, high=1.5, basis=""),
 )  # fmt: skip

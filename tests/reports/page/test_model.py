@@ -116,18 +116,18 @@ def test_telemetry_that_was_left_out_of_the_ledger_is_reported(tmp_path: Path) -
 
 
 def test_scores_carry_their_counts_and_intervals(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    write_run(tmp_path, "aa", scores=(5, 9), proof=9)
     model = model_of(tmp_path)
     first, last = model.runs[0].scores
     assert (
         first.wall_s,
         first.heldout_successes,
         first.heldout_episodes,
-        first.confirmation_successes,
-        first.confirmed,
+        first.proof_successes,
+        first.proven,
     ) == (5.0, 5, 10, None, False)
     assert (first.low, first.high) == (pytest.approx(0.2366, abs=1e-4), pytest.approx(0.7634, abs=1e-4))
-    assert (last.wall_s, last.confirmation_successes, last.confirmation_episodes, last.confirmed) == (8.0, 9, 10, True)
+    assert (last.wall_s, last.proof_successes, last.proof_episodes, last.proven) == (8.0, 9, 10, True)
     assert model.runs[0].summary.wall_to_target_s == 9.0
     assert (model.yardsticks[0].task, model.yardsticks[0].episodes) == ("T", 10)
 
@@ -164,7 +164,7 @@ def test_intervals_count_seeds_where_a_panel_has_several_cells(tmp_path: Path) -
 
 
 def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9), confirmation=9)
+    run_dir = write_run(tmp_path, "aa", scores=(5, 9), proof=9)
     with Journal(run_dir / "journal-evaluation-00-0.jsonl") as journal:
         journal.append(result("aa", "model_2.pt", 4, panel_id="p1-bb"))
         journal.append(result("aa", "model_2.pt", 8))  # the first score stands
@@ -190,7 +190,7 @@ def test_with_too_many_episodes_each_run_keeps_its_last_sheets(tmp_path: Path) -
 
 def test_each_cohort_has_a_curve_and_two_cohorts_a_test(tmp_path: Path) -> None:
     for seed in range(5):
-        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(tmp_path, f"a{seed}", proof=10, cohort="a", seed=seed)
         write_run(tmp_path, f"b{seed}", scores=(5, 6), cohort="b", seed=seed)
     model = model_of(tmp_path)
     one, other = model.time_curves
@@ -199,7 +199,7 @@ def test_each_cohort_has_a_curve_and_two_cohorts_a_test(tmp_path: Path) -> None:
     assert (other.t, other.share) == ([9.0], [0.0])
     (test,) = model.log_rank_tests
     assert (test.a, test.b, test.p_value) == (0, 1, pytest.approx(2 / 252))
-    write_run(tmp_path, "alone", confirmation=10)
+    write_run(tmp_path, "alone", proof=10)
     assert model_of(tmp_path).time_curves[-1] is None
     write_run(tmp_path, "c1", cohort="c")
     assert model_of(tmp_path).log_rank_tests == []
@@ -207,14 +207,14 @@ def test_each_cohort_has_a_curve_and_two_cohorts_a_test(tmp_path: Path) -> None:
 
 def test_cohorts_that_do_not_measure_the_same_are_not_tested(tmp_path: Path) -> None:
     for seed in range(5):
-        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(tmp_path, f"a{seed}", proof=10, cohort="a", seed=seed)
         write_run(tmp_path, f"b{seed}", scores=(5, 6), cohort="b", seed=seed, timing="synchronized")
     assert model_of(tmp_path).log_rank_tests == []
 
 
 def test_a_run_that_was_repeated_does_not_count_among_the_five(tmp_path: Path) -> None:
     for seed in range(5):
-        write_run(tmp_path, f"a{seed}", confirmation=10, cohort="a", seed=seed)
+        write_run(tmp_path, f"a{seed}", proof=10, cohort="a", seed=seed)
         write_run(
             tmp_path,
             f"b{seed}",

@@ -114,7 +114,7 @@ def test_nothing_is_known_before_the_first_iteration(tmp_path: Path) -> None:
 def test_a_run_that_trains_on_after_its_target_ends_at_its_last_iteration(tmp_path: Path) -> None:
     make_run(tmp_path, "aa", took_s=610, reached=True, stop_at_target=False)
     (run,) = look(tmp_path).runs
-    assert run.target_reached and (run.screenings, run.confirmations) == (1, 1)
+    assert run.target_reached and (run.checks, run.proofs) == (1, 1)
     assert run.left_s is not None and run.left_s.expected == pytest.approx(600)
     assert run.left_usd is not None and run.left_usd.expected == pytest.approx(
         600 / 3600 * (G6.usd_per_hour or 0), rel=0.01

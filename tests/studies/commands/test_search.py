@@ -269,11 +269,11 @@ def test_no_training_may_hang_for_ever(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(has_cap for _, has_cap in longest)
 
 
-def test_a_confirmed_run_counts_when_its_processes_have_ended(tmp_path: Path) -> None:
+def test_a_proven_run_counts_when_its_processes_have_ended(tmp_path: Path) -> None:
     path, log_root = search_file(tmp_path), tmp_path / "logs"
     cohort = cohort_of(load_search(str(path)), STOCK)
-    write_run(log_root, "one", cohort=cohort, seed=1, confirmation=10, status=None, pid=os.getpid())
-    write_run(log_root, "two", cohort=cohort, seed=2, confirmation=10, status=Status.CRASHED)
+    write_run(log_root, "one", cohort=cohort, seed=1, proof=10, status=None, pid=os.getpid())
+    write_run(log_root, "two", cohort=cohort, seed=2, proof=10, status=Status.CRASHED)
     first, second = told(path, log_root)["trials"][0]["runs"]
     assert (first["outcome"], second["outcome"]) == ("running", "reached")
 

@@ -174,9 +174,7 @@ def test_a_training_that_cannot_be_resumed_is_reported_with_the_ways_out(scripts
 
 def test_a_training_killed_after_its_target_is_complete(scripts: Path, tmp_path: Path) -> None:
     for seed in (1, 2):
-        write_run(
-            tmp_path, f"0badc0d{seed}", status=Status.KILLED, state=True, confirmation=10, cohort="s-good", seed=seed
-        )
+        write_run(tmp_path, f"0badc0d{seed}", status=Status.KILLED, state=True, proof=10, cohort="s-good", seed=seed)
     run_study([study(tmp_path, "good"), "--log_root", str(tmp_path)])
     assert len(made(tmp_path)) == 2
 

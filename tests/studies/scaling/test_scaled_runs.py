@@ -58,7 +58,7 @@ def test_a_run_that_ended_early_is_censored_where_it_ended(tmp_path: Path) -> No
 def test_a_training_that_was_interrupted_and_repeated_counts_once(tmp_path: Path) -> None:
     same = {"cohort": "c", "seed": 1}
     write_run(tmp_path, "aa", scores=(), status=Status.PREEMPTED, **same)
-    write_run(tmp_path, "bb", scores=(5, 10), confirmation=10, status=Status.TARGET_REACHED, **same)
+    write_run(tmp_path, "bb", scores=(5, 10), proof=10, status=Status.TARGET_REACHED, **same)
     write_run(tmp_path, "dd", scores=(), status=Status.PREEMPTED, cohort="c", seed=2)
     runs = read_ledger(tmp_path).runs
     found = scaled_runs(runs, [*map(summarize_run, runs)])
@@ -90,7 +90,7 @@ def test_what_a_later_attempt_did_again_is_an_interruption(tmp_path: Path) -> No
         journal.append(restored)
         journal.append(window(2, 80, {"learn": 3 * SECOND}, 5 * SECOND))
         journal.append(window(None, 80, {"evaluate": 4 * SECOND}, 9 * SECOND))
-        journal.append(result("aa", "model_2.pt", 9, "p1-fresh", purpose="confirmation"))
+        journal.append(result("aa", "model_2.pt", 9, "p1-fresh", purpose="proof"))
     run = only(tmp_path)
     assert run.identity.time_s == 18.0
     assert (run.identity.steps, run.identity.training_s) == (80, 6.0), "an iteration of 3 s was trained twice"

@@ -8,7 +8,7 @@ import pytest
 
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Row, Run, read_ledger
 from ledger_lab.studies.search.search import last_return, last_success
-from tests.fakes.ledgers import SECOND, confirmed, result, sha256_of, window, write_confirmed, write_run
+from tests.fakes.ledgers import SECOND, proof_of, result, sha256_of, window, write_proven, write_run
 
 
 def only_run(root: Path) -> Run:
@@ -36,7 +36,7 @@ def test_a_last_policy_without_a_valid_score_has_none(tmp_path: Path, invalid: s
     run_dir = write_run(tmp_path, "one", scores=(9, 9), target_success=0.5)
     sha256 = sha256_of("one", "model_3.pt")
     saved = CheckpointSaved(path="model_3.pt", sha256=sha256, size_bytes=1, iteration=3, env_steps=120, wall_ns=SECOND)
-    score = result("one", "model_3.pt", 9, purpose="screening", invalid=invalid)
+    score = result("one", "model_3.pt", 9, purpose="check", invalid=invalid)
     continued(run_dir, 2, saved, *([] if invalid is None else [score]))
     assert last_success(only_run(tmp_path)) is None
 
@@ -48,16 +48,16 @@ def test_a_policy_that_no_run_can_begin_with_has_no_score(tmp_path: Path) -> Non
     assert last_success(only_run(tmp_path / "little")) is None
 
 
-def test_confirmations_use_up_the_error_budget(tmp_path: Path) -> None:
-    for run_id, confirmations, found in (("few", 2, 0.9), ("many", 12, None)):
+def test_proofs_use_up_the_error_budget(tmp_path: Path) -> None:
+    for run_id, proofs, found in (("few", 2, 0.9), ("many", 12, None)):
         root = tmp_path / run_id
-        failed = [confirmed(run_id, number, 0, 240) for number in range(1, confirmations + 1)]
-        write_confirmed(root, run_id, *failed, target_success=0.5)
-        last = f"model_{confirmations}.pt"
+        failed = [proof_of(run_id, number, 0, 240) for number in range(1, proofs + 1)]
+        write_proven(root, run_id, *failed, target_success=0.5)
+        last = f"model_{proofs}.pt"
         row = CheckpointSaved(
             path=last, sha256=sha256_of(run_id, last), size_bytes=1, iteration=9, env_steps=9, wall_ns=1
         )
-        continued(only_run(root).directory, 3, row, result(run_id, last, 9, purpose="screening"))
+        continued(only_run(root).directory, 3, row, result(run_id, last, 9, purpose="check"))
         assert last_success(only_run(root)) == found
 
 

@@ -96,7 +96,7 @@ def test_a_shipped_policy_equals_the_recorded_checkpoint_and_can_be_scored(task:
     plan = planned("--task", task, "--pretrained")
     (candidate,) = plan.candidates
     ledger = read_ledger(HERE / task)
-    assert [*broken_verdicts(ledger)] == [], "its excerpt leaves out confirmations, and agrees with the rule"
+    assert [*broken_verdicts(ledger)] == [], "its excerpt leaves out proofs, and agrees with the rule"
     (run,) = ledger.runs
     best = summarize_run(run).best
     assert best is not None and (run.declared.task, candidate.saved.path) == (task, best.path)
@@ -185,7 +185,7 @@ def test_scores_of_a_shipped_policy_are_written_below_the_log_root(tmp_path: Pat
     assert run.directory == tmp_path / "pretrained" / TASK / run.declared.run_id
     assert f"pretrained: run {run.declared.run_id} reached its target of 90 %" in finished.stdout
     (score,) = [row for evaluation in run.evaluations for row in evaluation.of(PanelResult)]
-    recorded = next(row for row in run.results if row.checkpoint == score.checkpoint and row.purpose == "screening")
+    recorded = next(row for row in run.results if row.checkpoint == score.checkpoint and row.purpose == "check")
     assert (score.panel_id, score.checkpoint_sha256) == (recorded.panel_id, recorded.checkpoint_sha256)
     assert score.outcomes.successes >= 0.9 * score.outcomes.episodes
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
@@ -280,7 +280,7 @@ def test_a_run_is_shipped_with_a_short_journal_and_its_exported_policy(
     run_dir = shutil.copytree(one_run_dir(trained), tmp_path / "run")
     (run,) = read_ledger(run_dir).runs
     best = summarize_run(run).best
-    assert best is not None and not best.confirmed
+    assert best is not None and not best.proven
     fell_short = r"fell short of its target of 90 %: \d+ of 256 held-out episodes, the best of \d scores"
     for arguments, complaint in (
         (["run"], r"no checkpoint, run directory or run id 'run'"),

@@ -71,7 +71,7 @@ def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run:
     run_dir = one_run_dir(copy_of_run)
     (run,) = read_ledger(copy_of_run).runs
     training = summarize_run(run)
-    beside = {row.checkpoint: row for row in run.results if row.purpose == "screening"}
+    beside = {row.checkpoint: row for row in run.results if row.purpose == "check"}
     assert len(beside) >= 2
     finished = script("evaluate", *(run_dir / name for name in reversed(beside)), "--log_root", copy_of_run,
                       "--device", "cpu")  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.training.health import Detection, Event, HealthMonitor
-from tests.fakes.trainings import BUDGET, SETTINGS, healthy, screening
+from tests.fakes.trainings import BUDGET, SETTINGS, check, healthy
 
 BLOCK = 10
 """Iterations of the longest episode."""
@@ -35,7 +35,7 @@ def found(
         said += [(seen.iterations, each) for each in watch.on_iteration(seen)]
         if success is not None and seen.iterations % 10 == 0 and seen.iterations >= scored_from:
             passed = sum(chance.random() < success(seen.iterations) for _ in range(256))
-            said += [(seen.iterations, each) for each in watch.on_panel(screening(passed), seen.iterations)]
+            said += [(seen.iterations, each) for each in watch.on_panel(check(passed), seen.iterations)]
     return [each for each in said if each[1].event is Event.TERMINATION_TAKEOVER]
 
 

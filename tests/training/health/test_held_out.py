@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.training.health import Event, HealthMonitor, Iteration
-from ledger_lab.training.health.held_out import RewardHacking, Screening
-from tests.fakes.trainings import BUDGET, SETTINGS, healthy, monitor, screening
+from ledger_lab.training.health.held_out import Check, RewardHacking
+from tests.fakes.trainings import BUDGET, SETTINGS, check, healthy, monitor
 
 
 def judged(
@@ -31,7 +31,7 @@ def judged(
         if seen.iterations % every == 0 and seen.iterations > every:
             saved = seen.iterations - every
             passed = sum(chance.random() < success(saved) for _ in range(256))
-            said += [(seen.iterations, found.event) for found in watch.on_panel(screening(passed), saved)]
+            said += [(seen.iterations, found.event) for found in watch.on_panel(check(passed), saved)]
     return said
 
 
@@ -66,12 +66,12 @@ def test_a_rising_return_with_falling_success_is_reported_once() -> None:
 
 
 def watched(policies: list[list[bool]], cells: int = 1) -> list[Event]:
-    """Return the detections of screenings on the same seeds, while the return rises."""
+    """Return the detections of checks on the same seeds, while the return rises."""
     rule, said = RewardHacking(SETTINGS), []
     seeds = tuple(range(len(policies[0]) // cells)) * cells
     for number, success in enumerate(policies, start=1):
         returns = [float(n) for n in range(number + 1)]
-        found = rule.look(Screening(number, tuple(success), seeds, (float(number),)), returns)
+        found = rule.look(Check(number, tuple(success), seeds, (float(number),)), returns)
         said += [] if found is None else [found.event]
     return said
 
@@ -89,7 +89,7 @@ def test_the_same_seeds_show_a_fall_that_independent_episodes_would_not_show() -
     assert watched([best, worse, worse]) == [Event.REWARD_HACKING], "42 seeds got worse and none better"
 
 
-def test_steady_policies_are_not_reported_however_many_are_screened() -> None:
+def test_steady_policies_are_not_reported_however_many_are_checked() -> None:
     chance = random.Random(3)
     for _ in range(20):
         assert watched([[chance.random() < 0.5 for _ in range(64)] for _ in range(100)]) == []
@@ -99,9 +99,9 @@ def test_the_evidence_of_reward_hacking_names_both_policies() -> None:
     watch = monitor()
     for seen in _returning(healthy(100), lambda n: n / 10, random.Random(0)):
         watch.on_iteration(seen)
-    assert watch.on_panel(screening(240), 20) == []
-    assert watch.on_panel(screening(120), 60) == []
-    (found,) = watch.on_panel(screening(100), 80)
+    assert watch.on_panel(check(240), 20) == []
+    assert watch.on_panel(check(120), 60) == []
+    (found,) = watch.on_panel(check(100), 80)
     assert "from 240/256 at iteration 20 to 100/256 at iteration 80" in found.evidence
     assert "rose from" in found.evidence and "policy of iteration 20" in found.advice
 
@@ -145,14 +145,14 @@ def test_sufficient_paces_give_no_event(success: Callable[[int], float]) -> None
     assert judged(success) == []
 
 
-def test_few_screenings_give_no_event() -> None:
+def test_few_checks_give_no_event() -> None:
     assert judged(lambda n: 0.0, lambda n: 1.0, every=100) == []
 
 
-def test_only_valid_screenings_count() -> None:
+def test_only_valid_checks_count() -> None:
     watch = monitor()
     for seen in healthy():
         watch.on_iteration(seen)
     for iteration in range(200, 400, 20):
-        assert watch.on_panel(replace(screening(0), purpose="confirmation"), iteration) == []
-        assert watch.on_panel(replace(screening(0), invalid="contacts were lost"), iteration) == []
+        assert watch.on_panel(replace(check(0), purpose="proof"), iteration) == []
+        assert watch.on_panel(replace(check(0), invalid="contacts were lost"), iteration) == []

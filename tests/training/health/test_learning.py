@@ -202,10 +202,10 @@ def test_a_collapse_is_detected_from_entropy_alone() -> None:
 
 
 def test_little_noise_is_fine_once_the_target_is_reached() -> None:
-    from tests.fakes.trainings import screening
+    from tests.fakes.trainings import check
 
     watch = monitor()
-    watch.on_panel(screening(250), 1)
+    watch.on_panel(check(250), 1)
     assert detections(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
 
 

@@ -191,7 +191,7 @@ class RunCost:
     """Spend of all attempts of the run [USD], see :func:`billable_usd`; None when the run is unpriced."""
 
     reached_target: bool
-    """Whether a checkpoint of the run was confirmed to meet the target."""
+    """Whether a checkpoint of the run was proven to meet the target."""
 
     failed: bool
     """Whether the run ended by a failure (crashed, out of memory, non-finite, lost, invalid, …)."""
@@ -211,7 +211,7 @@ class CohortCost:
     """Runs that ended by a failure."""
 
     target_reaching_runs: int
-    """Runs with a confirmed checkpoint."""
+    """Runs with a proven checkpoint."""
 
     unpriced_runs: tuple[str, ...]
     """Names of the runs without a price."""

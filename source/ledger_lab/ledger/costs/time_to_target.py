@@ -30,7 +30,7 @@ class RunTime:
     """Wall-clock time of all its attempts [s]."""
 
     to_target_s: float | None
-    """Wall-clock time to the confirmation [s]; None if there is none."""
+    """Wall-clock time to the proof [s]; None if there is none."""
 
     @property
     def observed_s(self) -> float:

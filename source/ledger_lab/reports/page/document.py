@@ -20,8 +20,8 @@ from ledger_lab.reports.summary import RunSummary
 from ledger_lab.units import MISSING, target_share
 
 WORDS = {
-    "screening, confirmation": "A checkpoint is screened on the panel of its run, whose seeds stay the same. If it "
-    "passes, it is confirmed on fresh seeds. Only the confirmation proves that it reaches the target.",
+    "check, proof": "A checkpoint is checked on the panel of its run, whose seeds stay the same. If it "
+    "passes, it is proven on fresh seeds. Only the proof proves that it reaches the target.",
     "missing run": "A run that was declared with its cohort and never started.",
     "training return": "Mean return of recently ended training episodes, with exploration, noise and curriculum. It "
     "does not prove success.",

@@ -54,9 +54,9 @@ class OutcomeCollection:
 
 
 def collect_outcomes(runs: Sequence[Run], episodes: int = EPISODES) -> OutcomeCollection:
-    """Return the outcomes of every policy that was screened or evaluated.
+    """Return the outcomes of every policy that was checked or evaluated.
 
-    Confirmations are left out, as their seeds are fresh each time and do not show which seeds are hard. Invalid results
+    Proofs are left out, as their seeds are fresh each time and do not show which seeds are hard. Invalid results
     are left out, too. If there are too many episodes in all, each run keeps its last sheets.
 
     Args:
@@ -91,7 +91,7 @@ def _scored(run: Run) -> list[PanelResult]:
     """Return the first valid score of each policy on each panel."""
     first: dict[tuple[str, str], PanelResult] = {}
     for row in run.results:
-        if row.purpose != "confirmation" and row.invalid is None:
+        if row.purpose != "proof" and row.invalid is None:
             first.setdefault((row.panel_id, row.checkpoint), row)
     return list(first.values())
 

@@ -162,5 +162,5 @@ def judged(result: PanelResult) -> str:
     """Return a held-out score in a few words."""
     if result.invalid is not None:
         return f"invalid ({result.invalid})"
-    what = "confirmed by" if result.confirms else "confirming" if result.purpose == "confirmation" else "screened"
+    what = "proven by" if result.proves else "proving" if result.purpose == "proof" else "checked"
     return f"{what} {result.outcomes.successes}/{result.outcomes.episodes}"

@@ -114,7 +114,7 @@ def _pid(watched: WatchedRun) -> int | None:
 
 
 def _health(watched: WatchedRun) -> Iterator[Alert]:
-    """Yield the health events of the last attempt, unless a policy has passed a screening since."""
+    """Yield the health events of the last attempt, unless a policy has passed a check since."""
     attempt = watched.run.attempts[-1]
     passed_ns = max((row.wall_ns for owner, row in watched.facts.judged if owner is attempt and row.passes), default=-1)
     events = (timed for journal in attempt.journals for timed in journal.timed(Health) if timed[0].wall_ns > passed_ns)

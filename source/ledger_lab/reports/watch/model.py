@@ -176,12 +176,12 @@ class RunProgress:
     """Attempts so far."""
     target_success: float | None = _of_run(lambda of: of.declared.target_success, None)
     target_reached: bool = _of_run(lambda of: of.facts.proof is not None, False)
-    screenings: int = _of_run(lambda of: len(of.scores("screening")), 0)
-    """Screenings so far; scores that are invalid do not count."""
-    confirmations: int = _of_run(lambda of: len({row.confirmation for row in of.scores("confirmation")}), 0)
-    """Confirmations so far, passed or not."""
+    checks: int = _of_run(lambda of: len(of.scores("check")), 0)
+    """Checks so far; scores that are invalid do not count."""
+    proofs: int = _of_run(lambda of: len({row.proof for row in of.scores("proof")}), 0)
+    """Proofs so far, passed or not."""
     best_score: float | None = _of_run(lambda of: of.best_score, None)
-    """Largest share of successes of a screening, or of a confirmation if one was made."""
+    """Largest share of successes of a check, or of a proof if one was made."""
     iterations: int = _of_run(lambda of: of.facts.updates, 0)
     """Iterations done."""
     max_iterations: int | None = _of_run(lambda of: of.declared.max_iterations, None)
@@ -192,7 +192,7 @@ class RunProgress:
     usd_per_hour: float | None = _of_run(lambda of: of.usd_per_hour, None)
     """What it costs while it goes on [USD/h]; ``None`` if it has no price."""
     left_s: Estimate | None = _of_run(lambda of: of.left_s, None)
-    """Time until it ends: until a policy is confirmed if it stops then, and at most until its last iteration or its
+    """Time until it ends: until a policy is proven if it stops then, and at most until its last iteration or its
     time limit [s]. If it is hung, silent, lost or preempted, it is the time that it takes once it goes on. ``None`` if
     unknown."""
     left_usd: Estimate | None = _of_run(lambda of: of.left_usd, None)

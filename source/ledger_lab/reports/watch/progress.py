@@ -130,16 +130,16 @@ class WatchedRun:
         return self.left_s.times(self.usd_per_hour / _HOUR_S)
 
     def scores(self, purpose: str) -> list[PanelResult]:
-        """Return its valid screenings or confirmations."""
+        """Return its valid checks or proofs."""
         return [row for _, row in self.facts.judged if row.invalid is None and row.purpose == purpose]
 
     @property
     def best_score(self) -> float | None:
-        """The share of the proof; else the best share of a confirmation, and without one, of a screening."""
+        """The share of the proof; else the best share of a proof, and without one, of a check."""
         if (proof := self.facts.proof) is not None:
             return proof.share(self.declared.target_success).share
-        own = [row for row in self.scores("screening") if row.panel_id == self.declared.panel_id]
-        return max((share_of(row.outcomes)[0] for row in self.scores("confirmation") or own), default=None)
+        own = [row for row in self.scores("check") if row.panel_id == self.declared.panel_id]
+        return max((share_of(row.outcomes)[0] for row in self.scores("proof") or own), default=None)
 
 
 def state_of(run: Run, now: datetime) -> State:
@@ -288,7 +288,7 @@ def seconds_to_end(run: Run) -> float | None:
 
 
 def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None) -> Estimate | None:
-    """Estimate the time until a run is confirmed to reach its target, or ends short of it.
+    """Estimate the time until a run is proven to reach its target, or ends short of it.
 
     Args:
         earlier: Earlier runs with the same settings. For the estimate, a run that ended short of the target would have

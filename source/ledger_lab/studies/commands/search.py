@@ -140,7 +140,7 @@ def run_search(argv: Sequence[str]) -> int:
     console.print("", f"the race has ended: {end.reason}", "", sep="\n", soft_wrap=True)
     situation = search.look()
     _show(search, situation, request, console)
-    return _confirm(search, situation, request, console)
+    return _prove(search, situation, request, console)
 
 
 def _carry_out(search: Search, at_once: int, console: Console, kept: Sequence[int]) -> End:
@@ -212,7 +212,7 @@ def _print_next(search: Search, console: Console) -> None:
         console.print(f"nothing to start: {decision.reason}", soft_wrap=True)
 
 
-def _confirm(search: Search, situation: Situation, request: SearchRequest, console: Console) -> int:
+def _prove(search: Search, situation: Situation, request: SearchRequest, console: Console) -> int:
     """Write the study that compares the finalists with the stock recipe on sealed seeds, and run or submit it.
 
     Returns:

@@ -29,7 +29,7 @@ class Identity:
     """
 
     time_s: float
-    """By the clock of the row that confirmed the target; without the target, of the run's end [s]."""
+    """By the clock of the row that proved the target; without the target, of the run's end [s]."""
     start_up_s: float
     """Start-up and compilation [s]."""
     steps: int
@@ -97,7 +97,7 @@ class ScaledRun:
 
     @property
     def reached(self) -> bool:
-        """Whether a policy was confirmed to reach the target during the training."""
+        """Whether a policy was proven to reach the target during the training."""
         return self.summary.wall_to_target_s is not None
 
     @property
@@ -150,12 +150,12 @@ class ScaledRun:
 
     @property
     def steps_to_target(self) -> int | None:
-        """Environment steps of the learner until the target was confirmed; ``None`` if it was not reached."""
+        """Environment steps of the learner until the target was proven; ``None`` if it was not reached."""
         return self.identity.steps if self.reached else None
 
     @property
     def time_to_target_s(self) -> float | None:
-        """Wall-clock time until the target was confirmed [s]; ``None`` if it was not reached."""
+        """Wall-clock time until the target was proven [s]; ``None`` if it was not reached."""
         return self.summary.wall_to_target_s
 
 
@@ -183,7 +183,7 @@ class ScalingPoint:
     epoch_s: float | None
     """Wall-clock time of an iteration of collecting and learning, scoring included [s]."""
     steps_to_target: float | None
-    """Environment steps of the learner until the target was confirmed."""
+    """Environment steps of the learner until the target was proven."""
     time_to_target_s: float | None
     """Wall-clock time until then [s]."""
     cost_to_target_usd: float | None

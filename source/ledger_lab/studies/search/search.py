@@ -440,7 +440,7 @@ def last_success(run: Run) -> float | None:
     """
     saved, last = run.checkpoints, None
     for row in run.results:
-        if row.purpose == "screening" and saved and row.checkpoint_sha256 == saved[-1].sha256:
+        if row.purpose == "check" and saved and row.checkpoint_sha256 == saved[-1].sha256:
             last = None if row.invalid is not None else row
     if last is None:
         return None

@@ -19,6 +19,6 @@ STOCK_CARTPOLE = PpoRecipe(
 """Isaac Lab's own recipe of ``Isaac-Cartpole``."""
 
 CARTPOLE = replace(STOCK_CARTPOLE, num_envs=256, horizon=32)
-"""Tuned for the time until a policy is confirmed, on two CPU cores. With 256 environments, training needs nearly as
+"""Tuned for the time until a policy is proven, on two CPU cores. With 256 environments, training needs nearly as
 many iterations as with 4096, and each iteration is much cheaper. A horizon of 32 steps keeps a learned policy
 stable."""

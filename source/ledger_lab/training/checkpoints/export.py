@@ -238,7 +238,7 @@ def _about(candidate: Candidate) -> dict[str, Any]:
                 "purpose": result.purpose,
                 "successes": result.outcomes.successes,
                 "episodes": result.outcomes.episodes,
-                "proves_target": declared.target_success if result.confirms else None,
+                "proves_target": declared.target_success if result.proves else None,
             }
             for result in candidate.run.results
             if result.checkpoint_sha256 == saved.sha256 and result.invalid is None and not changed_code

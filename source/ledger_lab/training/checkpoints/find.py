@@ -68,7 +68,7 @@ def find_checkpoints(names: Sequence[str], log_root: Path) -> list[FoundCheckpoi
 
 
 def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
-    """Find one checkpoint. Of a run, it is the confirmed checkpoint, or the last if none was confirmed.
+    """Find one checkpoint. Of a run, it is the proven checkpoint, or the last if none was proven.
 
     Args:
         name: Run id or its beginning, run directory, or checkpoint file.
@@ -78,7 +78,7 @@ def best_checkpoint(name: str, log_root: Path) -> FoundCheckpoint:
         UserError: If nothing matches the name.
     """
     found = find_checkpoints([name], log_root)
-    first = summarize_run(found[0].run).confirmed
+    first = summarize_run(found[0].run).proven
     return next((c for c in found if first is not None and c.saved.path == first.path), found[-1])
 
 

@@ -57,7 +57,7 @@ class CheckpointRequest(PolicyRequest):
 
     checkpoint: str | None = flag(
         None,
-        "Checkpoint file, run id or run directory. Of a run, its confirmed checkpoint is taken, or else its last.",
+        "Checkpoint file, run id or run directory. Of a run, its proven checkpoint is taken, or else its last.",
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )

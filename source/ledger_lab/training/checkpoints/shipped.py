@@ -64,8 +64,8 @@ def result_in_words(summary: RunSummary) -> str:
     best, target = summary.best, target_share(summary.target_success)
     if best is None:
         return f"has no held-out score to compare with its target of {target}"
-    if best.confirmed:
-        won, episodes = best.confirmation_successes, best.confirmation_episodes
+    if best.proven:
+        won, episodes = best.proof_successes, best.proof_episodes
         return f"reached its target of {target}: {won} of {episodes} fresh episodes"
     won, episodes = best.heldout_successes, best.heldout_episodes
     scores = sum(each.heldout_successes is not None for each in summary.checkpoints)

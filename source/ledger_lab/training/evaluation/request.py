@@ -54,7 +54,7 @@ class EvaluateRequest(PolicyRequest):
         None,
         (
             "Second checkpoint or run, to compare with the first on the same fresh episodes, on which neither was "
-            "selected. Of a run, its confirmed checkpoint is taken, or else its last."
+            "selected. Of a run, its proven checkpoint is taken, or else its last."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )

@@ -116,7 +116,7 @@ def score_checkpoints(
             panel=panel.name,
             panel_id=simulation.identity.id,
             purpose="evaluation",
-            confirmation=None,
+            proof=None,
             needed=None,
             exactness=exactness(cfg),
             device=cfg.sim.device,

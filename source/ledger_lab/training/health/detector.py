@@ -62,7 +62,7 @@ class Iteration:
     endings: Mapping[str, int] | None = None
     """Training episodes that each termination ended in this iteration; ``None`` if they were not counted."""
     learned: bool = False
-    """Whether the last screening reached the target; the monitor sets it."""
+    """Whether the last check reached the target; the monitor sets it."""
 
 
 @dataclass(frozen=True)

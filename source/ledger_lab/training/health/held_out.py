@@ -15,13 +15,13 @@ from ledger_lab.training.health.detector import Detection, Detector, Iteration, 
 
 
 @dataclass(frozen=True)
-class Screening:
-    """A policy's screening on the run's panel."""
+class Check:
+    """A policy's check on the run's panel."""
 
     iteration: int
     """Iterations completed when the policy was saved."""
     success: tuple[bool, ...]
-    """Whether each episode succeeded. All screenings of a run have the same episodes in the same order."""
+    """Whether each episode succeeded. All checks of a run have the same episodes in the same order."""
     seeds: tuple[int, ...]
     """Seed of each episode."""
     returns: tuple[float, ...]
@@ -55,11 +55,11 @@ class Screening:
 class RewardHacking(Detector):
     """The training return rises while held-out success falls.
 
-    All screenings have the same seeds, so two of them are compared seed by seed, by the permutation test of
-    :func:`~ledger_lab.panels.compare_paired`. The best of many screenings is partly luck. So the ``m``-th screening has
-    a share of ``1 / (m (m - 1))`` of the level, divided by the number of earlier screenings, any of which may be the
+    All checks have the same seeds, so two of them are compared seed by seed, by the permutation test of
+    :func:`~ledger_lab.panels.compare_paired`. The best of many checks is partly luck. So the ``m``-th check has
+    a share of ``1 / (m (m - 1))`` of the level, divided by the number of earlier checks, any of which may be the
     best. By the union bound, a run whose policies do not get worse reports a fall with a probability of at most
-    :attr:`LEVEL`, no matter how many policies it screens. ``python -m benchmarks reward_hacking`` measures it.
+    :attr:`LEVEL`, no matter how many policies it checks. ``python -m benchmarks reward_hacking`` measures it.
     """
 
     event, patience, calm = Event.REWARD_HACKING, 2, 2
@@ -72,10 +72,10 @@ class RewardHacking(Detector):
     def __init__(self, settings: Settings) -> None:
         """Start without a scored panel."""
         super().__init__(settings)
-        self._best: Screening | None = None
-        self._screenings = 0
+        self._best: Check | None = None
+        self._checks = 0
 
-    def look(self, latest: Screening, returns: Sequence[float]) -> Detection | None:
+    def look(self, latest: Check, returns: Sequence[float]) -> Detection | None:
         """Examine the score of a panel.
 
         Args:
@@ -83,7 +83,7 @@ class RewardHacking(Detector):
             returns: Mean training returns of all iterations so far.
         """
         best = self._best
-        self._screenings += 1
+        self._checks += 1
         if best is None or latest.share > best.share:
             self._best = latest
         hacked = best is not None and self._fell(best, latest) and self._rose(best, latest, returns)
@@ -97,16 +97,16 @@ class RewardHacking(Detector):
             f"policy of iteration {best.iteration} is the better one",
         )
 
-    def _fell(self, best: Screening, latest: Screening) -> bool:
+    def _fell(self, best: Check, latest: Check) -> bool:
         """Tell whether the success has fallen by more than chance."""
         if best.share - latest.share <= self._FALL:
             return False
-        earlier = self._screenings - 1
-        level = self.LEVEL / (self._screenings * earlier) / earlier
+        earlier = self._checks - 1
+        level = self.LEVEL / (self._checks * earlier) / earlier
         found = compare_paired(best.success, latest.success, latest.seeds)
         return found.p_value / 2 <= level  # one-sided
 
-    def _rose(self, best: Screening, latest: Screening, returns: Sequence[float]) -> bool:
+    def _rose(self, best: Check, latest: Check, returns: Sequence[float]) -> bool:
         """Tell whether the return has risen by more than its noise."""
         before, after = best.returned, latest.returned
         if before is None or after is None:
@@ -146,10 +146,10 @@ class NoConvergence(Detector):
         """
         super().__init__(settings)
         self._target, self._budget = target, max_iterations
-        self._screenings: list[Screening] = []
+        self._checks: list[Check] = []
         self._reached = False
 
-    def look(self, latest: Screening, returns: Sequence[float], iterations: int) -> Detection | None:
+    def look(self, latest: Check, returns: Sequence[float], iterations: int) -> Detection | None:
         """Examine the score of a panel.
 
         Args:
@@ -158,19 +158,19 @@ class NoConvergence(Detector):
             iterations: Iterations completed by now.
         """
         window = max(latest.iteration - self._WINDOW * self._budget, 0)
-        self._screenings = [each for each in (*self._screenings, latest) if each.iteration >= window]
+        self._checks = [each for each in (*self._checks, latest) if each.iteration >= window]
         passed = iterations / self._budget
         self._reached = self._reached or latest.share >= self._target
-        if self._reached or passed < self._EARLIEST or len(self._screenings) < self._FEWEST_PANELS:
+        if self._reached or passed < self._EARLIEST or len(self._checks) < self._FEWEST_PANELS:
             return None
         # Between single panels, the pace is mostly chance, so it is measured between groups of successive panels.
-        size = -(-len(self._screenings) // self._MOST_GROUPS)
-        groups = [self._screenings[start : start + size] for start in range(0, len(self._screenings), size)]
+        size = -(-len(self._checks) // self._MOST_GROUPS)
+        groups = [self._checks[start : start + size] for start in range(0, len(self._checks), size)]
         at = [median(each.iteration for each in group) for group in groups]
         share = [sum(each.successes for each in group) / sum(each.episodes for each in group) for group in groups]
         pairs = itertools.combinations(range(len(groups)), 2)
         pace = max((share[b] - share[a]) / max(at[b] - at[a], 1.0) for a, b in pairs)
-        # All screenings have the same seeds. A seed's share of successes varies at most as much as a single episode of
+        # All checks have the same seeds. A seed's share of successes varies at most as much as a single episode of
         # the same expectation (Bhatia & Davis 2000, Am. Math. Mon. 107:353), so each seed counts as one trial.
         seeds = len(set(latest.seeds))
         possible = wilson_interval(share[-1] * seeds, seeds)[1]
@@ -233,8 +233,8 @@ class TerminationTakeover(Detector):
         self._least: dict[str, tuple[float, int, int]] = {}
         """Smallest share of a block's episodes that a termination ended, with the number of these episodes and the
         last iteration of the block, by termination."""
-        self.screenings: list[Screening] = []
-        """Screenings so far; the monitor adds them."""
+        self.checks: list[Check] = []
+        """Checks so far; the monitor adds them."""
 
     def look(self, seen: Iteration) -> Detection | None:
         """Examine an iteration."""
@@ -267,8 +267,8 @@ class TerminationTakeover(Detector):
 
     def _scores(self, since: int) -> tuple[float, float] | None:
         """Return the held-out success until an iteration and now; ``None`` if it rose, or is unknown."""
-        before = [each.share for each in self.screenings if each.iteration <= since]
-        if not before or len(before) == len(self.screenings):
+        before = [each.share for each in self.checks if each.iteration <= since]
+        if not before or len(before) == len(self.checks):
             return None
-        now = self.screenings[-1].share
+        now = self.checks[-1].share
         return None if now > max(before) + self._RISE else (max(before), now)

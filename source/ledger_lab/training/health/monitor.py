@@ -16,7 +16,7 @@ from ledger_lab.ledger import Health, PanelResult, Status
 from ledger_lab.ledger.endings import status_of
 from ledger_lab.ledger.health import Event
 from ledger_lab.training.health.detector import Detection, Iteration, Settings
-from ledger_lab.training.health.held_out import NoConvergence, RewardHacking, Screening, TerminationTakeover
+from ledger_lab.training.health.held_out import Check, NoConvergence, RewardHacking, TerminationTakeover
 from ledger_lab.training.health.learning import (
     EntropyCollapse,
     GradientSpikes,
@@ -107,22 +107,22 @@ class HealthMonitor:
         """Examine a held-out score.
 
         Args:
-            result: The score. Only screenings count: confirmations have other seeds, and invalid scores prove nothing.
+            result: The score. Only checks count: proofs have other seeds, and invalid scores prove nothing.
             iteration: Iterations completed when its checkpoint was saved.
 
         Returns:
             The detections, usually none.
         """
-        if result.purpose != "screening" or result.invalid is not None or not result.outcomes.episodes:
+        if result.purpose != "check" or result.invalid is not None or not result.outcomes.episodes:
             return []
         until = bisect_right(self._returned_at, iteration)
         around = tuple(self._returns[max(until - _AROUND, 0) : until])
-        screening = Screening(iteration, tuple(result.outcomes.success), tuple(result.outcomes.seed), around)
-        self._learned = screening.share >= self._target
-        self._takeover.screenings.append(screening)
+        check = Check(iteration, tuple(result.outcomes.success), tuple(result.outcomes.seed), around)
+        self._learned = check.share >= self._target
+        self._takeover.checks.append(check)
         found = [
-            self._hacking.look(screening, self._returns),
-            self._convergence.look(screening, self._returns, self._iterations),
+            self._hacking.look(check, self._returns),
+            self._convergence.look(check, self._returns, self._iterations),
         ]
         return [each for each in found if each is not None]
 

@@ -53,7 +53,7 @@ function drawCohorts(node) {
       label: `Time to target of ${counted(members.length, "run")} in ${counted(groups.length, "cohort")}`,
       layout: {
         margin: { l: 8, r: 20, t: 4, b: 44 },
-        xaxis: axis(`${narrow() ? "time to target" : "wall-clock time to the confirmed target"} ${timeUnit(longest)}`, {
+        xaxis: axis(`${narrow() ? "time to target" : "wall-clock time to the proven target"} ${timeUnit(longest)}`, {
           range: [0, longest * 1.06],
           ...timeTicks(longest),
         }),

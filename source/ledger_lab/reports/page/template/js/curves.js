@@ -127,7 +127,7 @@ function drawPair(left, right, yardstick, members, style) {
           "%{customdata[0]} · %{customdata[5]}<br>%{customdata[1]} = %{y:.1f} % [%{customdata[2]}, %{customdata[3]}]<br>saved at %{customdata[4]}<extra></extra>",
       });
     }
-    const proof = run.scores.find((score) => score.confirmed);
+    const proof = run.scores.find((score) => score.proven);
     const moment = steps ? proof?.env_steps : run.wall_to_target_s;
     if (run.target_reached && moment !== undefined)
       marks.push({ run, x: moment, y: 100 * run.heldout_success, colour: look.colour });
@@ -159,7 +159,7 @@ function drawPair(left, right, yardstick, members, style) {
     textposition: "top center",
     textfont: { size: 10, color: c.soft },
     customdata: marks.map((m) => [plain(m.run.run_id), duration(m.run.wall_to_target_s)]),
-    hovertemplate: "%{customdata[0]} confirmed at %{customdata[1]}: %{y:.1f} %<extra></extra>",
+    hovertemplate: "%{customdata[0]} proven at %{customdata[1]}: %{y:.1f} %<extra></extra>",
   });
   const target = Number((100 * yardstick.target_success).toPrecision(12));
   const lines = [
@@ -186,7 +186,7 @@ function drawPair(left, right, yardstick, members, style) {
       title: "Held-out success",
       height,
       data: success,
-      label: `Held-out success over ${steps ? "environment steps" : "wall-clock time"} of ${counted(members.length, "run")}, ${marks.length} confirmed to reach ${target} %`,
+      label: `Held-out success over ${steps ? "environment steps" : "wall-clock time"} of ${counted(members.length, "run")}, ${marks.length} proven to reach ${target} %`,
       layout: {
         shapes: lines,
         margin: { l: 48, r: 12, t: 22, b: 44 },
@@ -285,7 +285,7 @@ function endingsInWords(endings) {
 
 function scoreTable(members) {
   const head = [
-    ...["run", "checkpoint", "iteration", "steps", "saved at", "successes", "success (95 %)", "confirmation"],
+    ...["run", "checkpoint", "iteration", "steps", "saved at", "successes", "success (95 %)", "proof"],
     ...["training", "evaluation", "peak memory", "training episodes ended by"],
   ];
   const body = element("tbody");
@@ -303,7 +303,7 @@ function scoreTable(members) {
             duration(s.wall_s),
             `${s.heldout_successes}/${s.heldout_episodes}`,
             `${percent(s.heldout_successes / s.heldout_episodes)} [${(100 * s.low).toFixed(1)}, ${(100 * s.high).toFixed(1)}]`,
-            s.confirmation_successes === null ? MISSING : `${s.confirmation_successes}/${s.confirmation_episodes}${s.confirmed ? " ★ target reached" : ""}`,
+            s.proof_successes === null ? MISSING : `${s.proof_successes}/${s.proof_episodes}${s.proven ? " ★ target reached" : ""}`,
             duration(s.train_s),
             duration(s.evaluate_s),
             peakMemory(s.peak_gpu_memory_gb, s.peak_host_memory_gb),

@@ -9,10 +9,10 @@ const codeOf = new Map([...LETTERS].map((letter, code) => [letter, code]));
 const panelTitle = (panel) =>
   `${panel.panel} (${panel.panel_id.slice(0, 11)}…), ${counted(panel.seeds.length, "episode")}`;
 
-/** A run's sheet of a panel: that of the policy that was confirmed, else the last one. */
+/** A run's sheet of a panel: that of the policy that was proven, else the last one. */
 function finalSheet(run, panel) {
   const own = run.sheets.filter((sheet) => sheet.panel === panel);
-  const proven = run.scores.find((score) => score.confirmed);
+  const proven = run.scores.find((score) => score.proven);
   return own.find((sheet) => proven && sheet.checkpoint === proven.path) ?? own[own.length - 1];
 }
 
@@ -51,7 +51,7 @@ function drawPanels(node) {
   if (byId("panel").value === "") return emptyNote(node, "No policy of these runs was scored on held-out episodes.");
   const asked = byId("panel").value;
   for (const place of asked === "all" ? panelsOffered.slice(0, MOST_PANELS) : [Number(asked)]) drawPanel(node, place);
-  const notes = ["Confirmations are not drawn here: their seeds are fresh each time."];
+  const notes = ["Proofs are not drawn here: their seeds are fresh each time."];
   if (model.left_out_sheets)
     notes.unshift(
       `To keep the page small, the episodes of ${model.left_out_sheets} earlier policies are left out; their totals are in the table of scores.`,
