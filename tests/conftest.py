@@ -123,9 +123,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def unscored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Root of a ledger with the training of :func:`trained`, but without scores, and with a mirror."""
+    """Root of a ledger with the training of :func:`trained`, but without scores, and with a logger."""
     log_root = tmp_path_factory.mktemp("unscored")
-    asked = ("--no_eval", "env.scene.env_spacing=0.0", "--mirror", "tensorboard")
+    asked = ("--no_eval", "env.scene.env_spacing=0.0", "--logger", "tensorboard")
     finished = script("train", *SHORT, *asked, "--log_root", log_root)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return log_root

@@ -142,7 +142,7 @@ print(json.dumps({
     assert "ledgerlab COMMAND" in listed.stdout
 
 
-@pytest.mark.parametrize("name", ["main", "mirrors", "engines", "trainers"])
+@pytest.mark.parametrize("name", ["main", "loggers", "engines", "trainers"])
 def test_the_lock_pins_every_direct_dependency_with_hashes_and_names_no_host(name: str) -> None:
     lock = (LOCKS / f"{name}.lock").read_text()
     assert "://" not in lock
@@ -164,7 +164,7 @@ def third_party_imports(*rooms: str) -> set[str]:
     modules = set()
     for room in rooms:
         place = ROOT / "source" / "ledger_lab" / room
-        apart = {"meters", "mirrors", "serving", "terminal"}
+        apart = {"meters", "loggers", "serving", "terminal"}
         for file in [place] if place.suffix else place.rglob("*.py"):
             if apart & set(file.parts):  # with libraries of their own
                 continue
@@ -185,8 +185,8 @@ def test_reading_and_reporting_import_only_what_every_installation_has(wheel: Pa
     assert drawing & always == set()
 
 
-def test_the_environment_of_the_mirrors_can_read_journals() -> None:
-    wanted = [line.split("#")[0].strip() for line in (LOCKS / "mirrors.in").read_text().splitlines()]
+def test_the_environment_of_the_loggers_can_read_journals() -> None:
+    wanted = [line.split("#")[0].strip() for line in (LOCKS / "loggers.in").read_text().splitlines()]
     there = {canonicalize_name(Requirement(line).name) for line in wanted if line}
     needed = third_party_imports("ledger", "documents.py", "files.py")
     assert {"msgspec", "orjson"} <= needed

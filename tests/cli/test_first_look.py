@@ -36,7 +36,7 @@ REFUSED: list[tuple[str, list[str], str]] = [
     ("train", ["--panel", "cartpole_v2"], "unknown panel 'cartpole_v2': did you mean 'cartpole_v1'"),
     ("train", ["--instance", "h900"], "--instance: unknown instance 'h900'"),
     ("train", ["--prices", "absent.toml"], "absent.toml: cannot read the price file"),
-    ("train", ["--mirror", "tensorbord"], "no mirror 'tensorbord'; did you mean 'tensorboard'?"),
+    ("train", ["--logger", "tensorbord"], "no logger 'tensorbord'; did you mean 'tensorboard'?"),
     ("train", ["--resume", "bb"], "no checkpoint, run directory or run id 'bb' (run ids under logs: known: aa)"),
     ("train", ["--checkpoint", "bb"], "no checkpoint, run directory or run id 'bb'"),
     ("train", ["--nproc", "2", "--num_envs", "0"], "--num_envs 0: must be at least 1"),

@@ -19,14 +19,14 @@ READERS = {
     "report": ["report"],
     "sql": ["report", "query", "select * from runs"],
     "verify": ["verify_ledger"],
-    "mirror": ["mirror", "--to", "tensorboard", "--once"],
+    "log_run": ["log_run", "--to", "tensorboard", "--once"],
 }
 
 
 def ask(reader: str, ledger: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a reader."""
     name, *flags = READERS[reader]
-    which: list[str | Path] = [ledger / "rsl_rl" / "e" / "aa"] if reader == "mirror" else ["--log_root", ledger]
+    which: list[str | Path] = [ledger / "rsl_rl" / "e" / "aa"] if reader == "log_run" else ["--log_root", ledger]
     return script(name, *flags, *which, *more)
 
 
@@ -43,7 +43,7 @@ def test_what_cannot_be_read_is_named_in_one_line(
     disk: Disk, ledger: Path, reader: str, fault: dict[str, str], tmp_path: Path
 ) -> None:
     disk.fail(**fault)
-    done = ask(reader, ledger, *(["--dir", tmp_path / "board"] if reader == "mirror" else []))
+    done = ask(reader, ledger, *(["--dir", tmp_path / "board"] if reader == "log_run" else []))
     partly = reader == "verify" and fault["error"] == "EIO"  # it names the journal, and checks the rest
     status, said = (1, done.stdout.splitlines()[:1]) if partly else (2, done.stderr.splitlines())
     assert done.returncode == status
@@ -70,8 +70,8 @@ def test_an_export_that_cannot_write_says_so_in_one_line_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("error", ["EDQUOT", "EROFS"])
-def test_a_mirror_that_cannot_write_says_so_in_one_line(disk: Disk, ledger: Path, error: str) -> None:
+def test_a_logger_that_cannot_write_says_so_in_one_line(disk: Disk, ledger: Path, error: str) -> None:
     disk.fail(error)
-    done = ask("mirror", disk.behind, "--dir", disk.path / "board")
+    done = ask("log_run", disk.behind, "--dir", disk.path / "board")
     assert done.returncode == 2
     assert "Traceback" not in done.stdout + done.stderr and "board" in done.stderr

@@ -118,7 +118,7 @@ class Made:
         plan: Any = SimpleNamespace(
             world=World(),
             run_dir=Path(),
-            request=SimpleNamespace(mirror=[], limit_s=limit_s),
+            request=SimpleNamespace(logger=[], limit_s=limit_s),
             resumed=None,
             declared=SimpleNamespace(env_steps_per_iteration=64),
             batch=SimpleNamespace(max_iterations=10),

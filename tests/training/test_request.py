@@ -26,15 +26,15 @@ def asked(*argv: str) -> TrainRequest:
 
 def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
     request = asked(
-        "--num_envs", "64", "--mirror", "wandb", "--mirror", "mlflow", "--no-stop_at_target", "agent.seed=3"
+        "--num_envs", "64", "--logger", "wandb", "--logger", "mlflow", "--no-stop_at_target", "agent.seed=3"
     )
     assert request == TrainRequest(
         num_envs=64,
-        mirror=("wandb", "mlflow"),
+        logger=("wandb", "mlflow"),
         stop_at_target=False,
         overrides=("agent.seed=3",),
         launcher=request.launcher,
-        given=("num_envs", "stop_at_target", "mirror"),
+        given=("num_envs", "stop_at_target", "logger"),
     )
     assert request.device is None and request.launcher_args("cpu")["device"] == "cpu"
     assert asked("--device", "cpu").given == ("device",)

@@ -304,12 +304,12 @@ def test_of_simultaneous_resumes_exactly_one_starts(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_uses_the_stored_request(tmp_path: Path) -> None:
-    declared_with = asked(num_envs=64, eval_every=3, save_state_every=5, grace_s=99.0, mirror=("wandb",), target=0.5)
+    declared_with = asked(num_envs=64, eval_every=3, save_state_every=5, grace_s=99.0, logger=("wandb",), target=0.5)
     write(tmp_path, request=declared_with)
     argv = ["--resume", "aaaa", "--num_envs", "64", "--log_root", str(tmp_path)]
     request, resumed = resumption(*argv)
     assert (request.num_envs, request.eval_every, request.target, request.seed) == (64, 3, 0.5, None)
-    assert (request.save_state_every, request.grace_s, request.mirror) == (5, 20.0, ()), "each attempt sets these flags"
+    assert (request.save_state_every, request.grace_s, request.logger) == (5, 20.0, ()), "each attempt sets these flags"
     assert (request.resume, request.log_root) == ("aaaa", tmp_path)
     assert (resumed.attempt, resumed.saved_by, resumed.state.iteration) == (2, 1, 1)
     assert (resumed.train_ns, resumed.evaluate_ns) == (3 * SECOND, 0)

@@ -51,7 +51,7 @@ COMMANDS = {
         "ledger_lab.training.checkpoints.export:export_policy", "ledger_lab.training.checkpoints.request:ExportRequest"
     ),
     "export": Command("ledger_lab.cli.export:export_ledger"),
-    "mirror": Command("ledger_lab.reports.mirrors.program:mirror_run"),
+    "log_run": Command("ledger_lab.reports.loggers.program:log_run"),
     "verify_ledger": Command("ledger_lab.cli.verify:verify_ledger"),
     "doctor": Command("ledger_lab.cli.doctor:examine_machine"),
 }

@@ -197,7 +197,7 @@ def only_program(log_root: Path, name: str) -> Iterator[Sequence[int] | None]:
 def repeated_flags(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that a resumed run does not take from its declaration, and that must be given again."""
     parser = argparse.ArgumentParser(add_help=False)
-    for repeated in ("--nproc", "--cpu_threads", "--mirror", "--grace_s"):
+    for repeated in ("--nproc", "--cpu_threads", "--logger", "--grace_s"):
         parser.add_argument(repeated, action="append", default=[])
     said, others = parser.parse_known_args(list(arguments))
     switches = [each for each in ("--allow_public_address",) if each in others]

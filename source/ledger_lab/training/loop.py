@@ -14,7 +14,7 @@ from rich.console import Console
 
 from ledger_lab.ledger import UNSTABLE, CheckpointSaved, Status
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.reports.mirrors.sink import start_mirrors
+from ledger_lab.reports.loggers.sink import start_loggers
 from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
 from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
@@ -144,7 +144,7 @@ class TrainingLoop:
         with self._progress:
             self._group.any(False)  # waiting for the other processes counts as start-up
             self._attempt.begin()  # in all processes, which have all passed the checks of their simulations
-            start_mirrors(self._plan.run_dir, self._plan.request.mirror if self._plan.world.first else [])
+            start_loggers(self._plan.run_dir, self._plan.request.logger if self._plan.world.first else [])
             if self._group.any(self._plan.world.first and self.limit.passed):
                 self._attempt.error = self.limit.error("by the start-up: nothing was trained in this attempt")
                 return Status.LIMIT_REACHED

@@ -24,7 +24,7 @@ from ledger_lab.panels.checks import require_judgeable, task_panel
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.replays import least_replays
-from ledger_lab.reports.mirrors.sink import require_mirrors
+from ledger_lab.reports.loggers.sink import require_loggers
 from ledger_lab.tasks.recipes.rules import positive
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
@@ -200,7 +200,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
         drawn: Seed of a new training whose request names none.
     """
     read_world(os.environ, distributed=request.distributed)
-    require_mirrors(request.mirror)
+    require_loggers(request.logger)
     then = None if resumed is None else resumed.declared
     if then is None:
         book, today = load_price_book(request.prices), datetime.date.today()

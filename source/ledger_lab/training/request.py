@@ -316,10 +316,10 @@ class TrainRequest(TaskRequest):
         metavar="N",
     )
     log_root: Path = log_root_flag(group=_LEDGER, each_attempt=True)
-    mirror: tuple[str, ...] = flag(
+    logger: tuple[str, ...] = flag(
         (),
         "Dashboard to send the run to, by a separate process: tensorboard, wandb or mlflow (default: none). Can be "
-        "repeated. See scripts/mirror.py.",
+        "repeated. See scripts/log_run.py.",
         group=_LEDGER,
         metavar="NAME",
         each_attempt=True,
@@ -390,7 +390,7 @@ class TrainRequest(TaskRequest):
         """Return what the request names; a resumed run has declared its task and its price."""
         runs = tuple(name for name in (self.resume, self.checkpoint) if name is not None)
         named = Named(
-            rl_library=self.rl_library, panel=self.panel, mirrors=self.mirror, runs=runs, log_root=self.log_root
+            rl_library=self.rl_library, panel=self.panel, loggers=self.logger, runs=runs, log_root=self.log_root
         )
         if self.resume is not None:
             return named

@@ -22,7 +22,7 @@ from ledger_lab.ledger.libraries import (
     require_library,
 )
 from ledger_lab.panels import load_panel
-from ledger_lab.reports.mirrors.sink import require_mirrors
+from ledger_lab.reports.loggers.sink import require_loggers
 from ledger_lab.reports.terminal.request import Named
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import shipped_tasks
@@ -45,7 +45,7 @@ def require_known(named: Named) -> None:
         require_library(named.rl_library)
     if named.panel is not None:
         load_panel(named.panel)
-    require_mirrors(named.mirrors)
+    require_loggers(named.loggers)
     if named.task is not None:
         _require_task(named.task)
     if (named.instance, named.usd_per_hour, named.prices) != (None, None, None):

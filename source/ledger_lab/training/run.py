@@ -30,7 +30,7 @@ from ledger_lab.ledger.storage import require_storage
 from ledger_lab.panels.capacity import capacity_told
 from ledger_lab.panels.slots import HeldOutSlots
 from ledger_lab.panels.view import TrainingView
-from ledger_lab.reports.mirrors.sink import start_mirrors
+from ledger_lab.reports.loggers.sink import start_loggers
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.health import HealthMonitor, Settings
@@ -179,7 +179,7 @@ def _carry_out(
         show_failure(plan, attempt, link.ended, terminal)
         if plan.world.first and not is_refused(attempt, link.ended):
             if not attempt.begun:
-                start_mirrors(plan.run_dir, plan.request.mirror)  # a dashboard shows a failed start, too
+                start_loggers(plan.run_dir, plan.request.logger)  # a dashboard shows a failed start, too
             if attempt.status in OVER:
                 remove_states(plan.run_dir)
         # Leaving by SystemExit lets a runtime that ends the process itself, as Isaac Sim does, pass the status on.

@@ -135,9 +135,9 @@ def test_a_training_with_a_saved_state_is_resumed(
     write_run(log_root, "0badc0d2", status=Status.PREEMPTED, cohort="s-good", seed=2)
     asked = [study(tmp_path, "good"), "--log_root", str(log_root)]
 
-    extra = ["--usd_per_hour", "1", "--mirror=mlflow", "--cpu_threads=1", "--grace_s=9"]
+    extra = ["--usd_per_hour", "1", "--logger=mlflow", "--cpu_threads=1", "--grace_s=9"]
     assert run_study([*asked, "--dry_run", "--", *extra]) == 0
-    repeated = "--cpu_threads 1 --mirror mlflow --grace_s 9"
+    repeated = "--cpu_threads 1 --logger mlflow --grace_s 9"
     assert f"train.py --resume 0badc0de {repeated} --log_root {log_root}" in capfd.readouterr().out
     assert run_study(asked) == 0
     runs = {run.declared.run_id: run for run in read_ledger(log_root).runs}

@@ -239,9 +239,9 @@ def test_a_dry_run_of_a_single_training_needs_no_scheduler(capfd: pytest.Capture
 def test_flags_of_each_attempt_are_repeated_when_a_job_resumes_its_run(asked: Callable[[int], list[str]]) -> None:
     asked(4)
     _, site = load_site("slurm")
-    given = ["--mirror", "tensorboard", "--allow_public_address", "--seed", "3", "--allow_changed_code"]
+    given = ["--logger", "tensorboard", "--allow_public_address", "--seed", "3", "--allow_changed_code"]
     planned = planned_training(site, "t", [*given, "--checkpoint", "LedgerLab-Cartpole"], nodes=2)
-    assert planned.resume == ("--allow_public_address", "--mirror", "tensorboard", *site.arguments)
+    assert planned.resume == ("--allow_public_address", "--logger", "tensorboard", *site.arguments)
     assert (planned.nodes, planned.processes) == (2, 1)
 
 

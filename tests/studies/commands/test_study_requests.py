@@ -58,7 +58,7 @@ def test_what_trains_the_same_is_counted(trained: Path) -> None:
     same = ["--usd_per_hour", "2", "agent.b=2", "--recipe", f"{trained}/r.toml", "agent.a=1", "--eval_every", "4"]
     same.append(f"agent.token={KEY}")
     assert run_study([*study(trained, same), "--dry_run"]) == 0
-    assert run_study([*study(trained, same[2:]), "--dry_run", "--", "--mirror", "tensorboard"]) == 0
+    assert run_study([*study(trained, same[2:]), "--dry_run", "--", "--logger", "tensorboard"]) == 0
     (trained / "r.toml").write_text("version = 1\n[recipe]\nminibatches = 4\n")
     with pytest.raises(UserError, match=r"trained with \S+=2, but the study now asks for \S+=4: "):
         run_study([*study(trained, same), "--dry_run"])

@@ -23,10 +23,10 @@ _HABITS = {
     "enable_cameras": "leave it out, because the cameras of a task are always on",
     "experiment_name": "--log_root chooses the root folder, and --cohort NAME names a group of runs",
     "load_run": "--resume RUN continues a run, and --checkpoint RUN begins with its policy",
-    "logger": "--mirror NAME also writes to TensorBoard, Weights & Biases or MLflow",
+    "logger": "--logger NAME also writes to TensorBoard, Weights & Biases or MLflow",
     "run_name": "each run has an id, and --cohort NAME names a group of runs",
     "video": "scripts/play.py RUN --video films a policy of a run",
-    "wandb_project": "scripts/mirror.py RUN --to wandb --project NAME writes to a project of its own",
+    "wandb_project": "scripts/log_run.py RUN --to wandb --project NAME writes to a project of its own",
 }
 """What to do instead of flags that users of Isaac Lab's own scripts know."""
 
@@ -42,7 +42,7 @@ def unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
     if not flag.startswith("--"):
         return f"unknown argument {argument!r}: see --help"
     name, known = flag[2:].replace("-", "_"), [each[2:] for each in parser._option_string_actions if each[:2] == "--"]
-    if name in _HABITS and "mirror" in known:  # the advice is for train.py
+    if name in _HABITS and "logger" in known:  # the advice is for train.py
         return f"unknown argument {flag!r}: {_HABITS[name]}"
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"unknown argument {flag!r}: {f'did you mean --{close[0]}?' if close else 'see --help'}"
@@ -185,7 +185,7 @@ class Named:
     task: str | None = None
     rl_library: str | None = None
     panel: str | None = None
-    mirrors: tuple[str, ...] = ()
+    loggers: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     """Runs and checkpoints: ids, directories, files, or tasks whose policy comes with the package."""
     log_root: Path = Path("logs")

@@ -11,8 +11,8 @@ import pytest
 from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Row, Status, SupervisionStarted
 from ledger_lab.ledger.reader import read_run
 from ledger_lab.ledger.telemetry import DeviceSample, HostSample, Telemetry
-from ledger_lab.reports.mirrors.sink import Batch
-from ledger_lab.reports.mirrors.translate import Translator, entries_of
+from ledger_lab.reports.loggers.sink import Batch
+from ledger_lab.reports.loggers.translate import Translator, entries_of
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 
@@ -40,7 +40,7 @@ def figures(batch: Batch, name: str) -> list[tuple[int, float]]:
     return [(point.step, point.values[name]) for point in batch.points if name in point.values]
 
 
-def test_only_the_first_process_and_its_supervisor_are_mirrored(tmp_path: Path) -> None:
+def test_only_the_first_process_and_its_supervisor_are_sent(tmp_path: Path) -> None:
     write(tmp_path, "1-0", declared("aa", world_size=2), started())
     write(tmp_path, "1-1", AttemptStarted(run_id="aa", attempt=1, rank=1, pid=1, host="elsewhere", wall_ns=SECOND))
     supervised = SupervisionStarted(run_id="aa", attempt=1, pid=1, host="elsewhere", wall_ns=0)
@@ -117,7 +117,7 @@ def test_a_resumed_run_goes_on_after_the_last_attempt(tmp_path: Path) -> None:
     assert figures(batch, "total/learn_s") == [(1, 1.0), (2, 2.0)]
 
 
-def test_compressed_journals_are_mirrored_under_their_names(tmp_path: Path) -> None:
+def test_compressed_journals_are_sent_under_their_names(tmp_path: Path) -> None:
     plain, packed = (write_run(tmp_path / name, "aa") for name in ("plain", "packed"))
     for path in packed.glob("journal-*.jsonl"):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))

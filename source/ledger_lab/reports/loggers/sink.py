@@ -1,4 +1,4 @@
-"""The data that a mirror sends, its destinations, and how mirrors are started."""
+"""The data that a logger sends, its destinations, and how loggers are started."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Batch:
     points: tuple[Point, ...]
     cursor: dict[str, int]
     """Number of rows of each journal that the destination has after this batch. The destination stores it, so that a
-    restarted mirror continues there."""
+    restarted logger continues there."""
 
     @property
     def notes(self) -> dict[str, str]:
@@ -101,7 +101,7 @@ class Destination:
     package: str
     """The distribution that it needs."""
     options: tuple[str, ...]
-    """Flags of ``mirror.py`` that it takes, which are the arguments of its sink."""
+    """Flags of ``log_run.py`` that it takes, which are the arguments of its sink."""
 
 
 SINKS = {
@@ -112,7 +112,7 @@ SINKS = {
 """Destinations by name."""
 
 
-def require_mirrors(names: Iterable[str]) -> None:
+def require_loggers(names: Iterable[str]) -> None:
     """Check that destinations exist and that their packages are installed.
 
     Args:
@@ -123,11 +123,11 @@ def require_mirrors(names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in SINKS:
-            raise UserError(f"no mirror {name!r}; {nearest(name, SINKS)}")
+            raise UserError(f"no logger {name!r}; {nearest(name, SINKS)}")
         package = SINKS[name].package
         if importlib.util.find_spec(package.partition("-")[0]) is None:
             way_out = f"install it with {shlex.quote(sys.executable)} -m pip install {package}"
-            raise UserError(f"the {name} mirror needs the package {package}: {way_out}")
+            raise UserError(f"the {name} logger needs the package {package}: {way_out}")
 
 
 def load_sink(name: str, given: Mapping[str, Any]) -> Sink:
@@ -140,7 +140,7 @@ def load_sink(name: str, given: Mapping[str, Any]) -> Sink:
     Raises:
         UserError: If it doesn't exist, its package is missing, or an option has no meaning for it.
     """
-    require_mirrors([name])
+    require_loggers([name])
     destination = SINKS[name]
     if ignored := [f"--{option}" for option in given if option not in destination.options]:
         known = " and ".join(f"--{option}" for option in destination.options)
@@ -148,20 +148,20 @@ def load_sink(name: str, given: Mapping[str, Any]) -> Sink:
     return cast(Sink, pkgutil.resolve_name(destination.sink)(**given))
 
 
-def start_mirrors(run_dir: Path, names: Iterable[str]) -> None:
-    """Start mirrors of a run as independent processes.
+def start_loggers(run_dir: Path, names: Iterable[str]) -> None:
+    """Start loggers of a run as independent processes.
 
     Each is detached into a session of its own, so that neither Ctrl-C nor the end of the run's processes ends it, and
     its processor time is not counted for the run. Where the system ends all processes with the main one, as in a
-    container, it may miss the last rows. Its output goes to ``mirror-<name>.log`` in the run's directory.
+    container, it may miss the last rows. Its output goes to ``logger-<name>.log`` in the run's directory.
 
     Args:
         run_dir: The run's directory, with a journal that declares the run.
         names: Destinations.
     """
     for name in names:
-        with appended_file(run_dir / f"mirror-{name}.log") as log:
-            command = [sys.executable, "-m", "ledger_lab.reports.mirrors.program", str(run_dir), "--to", name]
+        with appended_file(run_dir / f"logger-{name}.log") as log:
+            command = [sys.executable, "-m", "ledger_lab.reports.loggers.program", str(run_dir), "--to", name]
             subprocess.run(
                 ["setsid", "--fork", *command],
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Mirrors send every row of a run once, at any start time and after any failure; failures never affect the run."""
+"""Loggers send every row of a run once, at any start time and after any failure; failures never affect the run."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run
-from ledger_lab.reports.mirrors import program
-from ledger_lab.reports.mirrors.program import mirror_run
-from ledger_lab.reports.mirrors.sink import Batch, SinkUnavailableError, load_sink, require_mirrors, start_mirrors
+from ledger_lab.reports.loggers import program
+from ledger_lab.reports.loggers.program import log_run
+from ledger_lab.reports.loggers.sink import Batch, SinkUnavailableError, load_sink, require_loggers, start_loggers
 from tests.conftest import ROOT, command
 from tests.fakes.ledgers import write_run
 from tests.fakes.live import LiveTraining
 from tests.fakes.waiting import wait_until
 
-OTHER = ROOT / ".venv-mirrors" / "bin"
-needs_other = pytest.mark.skipif(not (OTHER / "python").exists(), reason="needs .venv-mirrors, which .ci/run builds")
+OTHER = ROOT / ".venv-loggers" / "bin"
+needs_other = pytest.mark.skipif(not (OTHER / "python").exists(), reason="needs .venv-loggers, which .ci/run builds")
 
 
 @pytest.fixture(autouse=True)
 def not_nice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror gives way to trainings; the process of the tests must not."""
+    """A logger gives way to trainings; the process of the tests must not."""
     monkeypatch.setattr(os, "nice", lambda by: 0)
 
 
 def eventually(check: Callable[[], bool]) -> None:
-    wait_until(check, "the mirror has done it", 120)
+    wait_until(check, "the logger has done it", 120)
 
 
-def mirror_command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
-    """Return the command of a mirror, in the environment that has the client, and its environment variables."""
-    python, *rest = command("mirror", *arguments)
+def logger_command(*arguments: str | Path) -> tuple[list[str], dict[str, str]]:
+    """Return the command of a logger, in the environment that has the client, and its environment variables."""
+    python, *rest = command("log_run", *arguments)
     if {"mlflow", "wandb"} & {*arguments}:
         python = str(OTHER / "python")
     return [python, *rest], {**os.environ, "PYTHONPATH": str(ROOT / "source")}
 
 
-def mirrored_by(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a mirror to its end."""
-    program, environment = mirror_command(*arguments)
+def logged_by(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a logger to its end."""
+    program, environment = logger_command(*arguments)
     return subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
 
 
-def mirror(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """Start a mirror that looks often."""
-    program, inherited = mirror_command(*arguments, "--every", "0.1")
+def logger(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Start a logger that looks often."""
+    program, inherited = logger_command(*arguments, "--every", "0.1")
     return subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**inherited, **environment}
     )
@@ -80,7 +80,7 @@ def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
 def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> None:
     run = LiveTraining(tmp_path, "aa")
     run.iterate(2)
-    with mirror(run.directory, "--to", "tensorboard") as process:
+    with logger(run.directory, "--to", "tensorboard") as process:
         shown = functools.partial(scalars, run.directory / "tensorboard", "train/env_steps")
         eventually(lambda: len(shown()) == 2)
         run.iterate(3)
@@ -91,7 +91,7 @@ def test_tensorboard_shows_a_running_run_and_each_point_once(tmp_path: Path) -> 
     assert process.returncode == 0
     assert "run aa is completed: 9 rows sent" in said
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
-    assert mirror_run([str(run.directory), "--to", "tensorboard"]) == 0, "again, from the beginning"
+    assert log_run([str(run.directory), "--to", "tensorboard"]) == 0, "again, from the beginning"
     assert shown() == [(iteration, 40.0 * iteration) for iteration in range(1, 6)]
 
 
@@ -102,7 +102,7 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
     sink = load_sink("tensorboard", {})
     sink.open(find_run(str(write_run(tmp_path, "aa")), tmp_path))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.EventFileWriter.flush", full)
-    with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; .*start the mirror"):
+    with pytest.raises(UserError, match=r"cannot write to .*tensorboard: No space left on device; .*start the logger"):
         sink.send(Batch((), {}))
 
 
@@ -110,7 +110,7 @@ def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys:
     run = LiveTraining(tmp_path / "logs", "aa12", folder="2026-01-01_aa12")
     run.iterate()
     folders = ("--log_root", str(tmp_path / "logs"), "--dir", str(tmp_path / "t"))
-    assert mirror_run(["aa", "--to", "tensorboard", "--once", *folders]) == 0
+    assert log_run(["aa", "--to", "tensorboard", "--once", *folders]) == 0
     assert "run aa12 is running" in capsys.readouterr().out
     assert scalars(tmp_path / "t", "train/env_steps") == [(1, 40.0)]
 
@@ -124,19 +124,19 @@ def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys:
         (["RUN", "--to", "tensorboard", "--every", "0"], "--every must be above 0"),
     ],
 )
-def test_an_invalid_mirror_request_writes_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_an_invalid_logger_request_writes_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
     run_dir = write_run(tmp_path, "aa")
     before = {path.name for path in run_dir.iterdir()}
     with pytest.raises(UserError, match=said):
-        mirror_run([str(run_dir) if each == "RUN" else each for each in arguments])
+        log_run([str(run_dir) if each == "RUN" else each for each in arguments])
     assert {path.name for path in run_dir.iterdir()} == before
 
 
 ASKED_IN_VAIN = """
 import sys
 from ledger_lab.errors import UserError
-from ledger_lab.reports.mirrors import program
-from ledger_lab.reports.mirrors.program import mirror_run
+from ledger_lab.reports.loggers import program
+from ledger_lab.reports.loggers.program import log_run
 for asked in (
     ["mlflow"],
     ["mlflow", "--uri", "http://me:s3cret@localhost"],
@@ -145,7 +145,7 @@ for asked in (
     ["wandb"],
 ):
     try:
-        mirror_run([sys.argv[1], "--to", *asked])
+        log_run([sys.argv[1], "--to", *asked])
     except UserError as error:
         print(error)
 """
@@ -165,28 +165,28 @@ def test_a_server_that_cannot_be_reached_is_told_in_one_line_without_secrets(tmp
     assert ignored.startswith("--uri cannot be used with --to wandb: ") and "set WANDB_API_KEY" in no_key
 
 
-def test_a_damaged_journal_is_not_mirrored(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_not_sent(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     path = run_dir / "journal-1-0.jsonl"
     path.write_text(path.read_text().replace('"iteration":1', '"iteration":7', 1))
     with pytest.raises(UserError, match=f"damaged journal: {path}"):
-        mirror_run([str(run_dir), "--to", "tensorboard"])
+        log_run([str(run_dir), "--to", "tensorboard"])
 
 
-def test_a_failing_mirror_does_not_affect_its_starter(tmp_path: Path) -> None:
+def test_a_failing_logger_does_not_affect_its_starter(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     (run_dir / "tensorboard").touch()  # where a folder has to be
     before = psutil.Process().children()
-    start_mirrors(run_dir, ["tensorboard"])
-    eventually(lambda: "must be a folder" in (run_dir / "mirror-tensorboard.log").read_text())
+    start_loggers(run_dir, ["tensorboard"])
+    eventually(lambda: "must be a folder" in (run_dir / "logger-tensorboard.log").read_text())
     assert psutil.Process().children() == before
 
 
-def test_a_mirror_outlives_its_starter(tmp_path: Path) -> None:
+def test_a_logger_outlives_its_starter(tmp_path: Path) -> None:
     run = LiveTraining(tmp_path, "aa")
     program = (
-        "import sys, time; from pathlib import Path; from ledger_lab.reports.mirrors.sink import start_mirrors; "
-        "start_mirrors(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from ledger_lab.reports.loggers.sink import start_loggers; "
+        "start_loggers(Path(sys.argv[1]), ['tensorboard']); print('started', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(run.directory)], stdout=subprocess.PIPE, start_new_session=True
@@ -196,16 +196,16 @@ def test_a_mirror_outlives_its_starter(tmp_path: Path) -> None:
         os.killpg(starter.pid, 9)
     run.iterate(2)
     run.end()
-    eventually(lambda: "6 rows sent" in (run.directory / "mirror-tensorboard.log").read_text())
+    eventually(lambda: "6 rows sent" in (run.directory / "logger-tensorboard.log").read_text())
     assert scalars(run.directory / "tensorboard", "train/env_steps") == [(1, 40.0), (2, 80.0)]
 
 
 def test_missing_packages_are_reported_before_training() -> None:
-    require_mirrors(["tensorboard"])
+    require_loggers(["tensorboard"])
     with pytest.raises(UserError, match="pip install mlflow-skinny"):
-        require_mirrors(["mlflow"])
+        require_loggers(["mlflow"])
     with pytest.raises(UserError, match="did you mean 'wandb'"):
-        require_mirrors(["wandbb"])
+        require_loggers(["wandbb"])
 
 
 @needs_other
@@ -219,7 +219,7 @@ def test_wandb_gets_the_run_offline(tmp_path: Path) -> None:
         command=["--api_key=hunter2hunter2"],
     )
     environment = {"WANDB_MODE": "offline", "WANDB_API_KEY": "0123456789" * 4}
-    program, inherited = mirror_command(run_dir, "--to", "wandb", "--project", "p")
+    program, inherited = logger_command(run_dir, "--to", "wandb", "--project", "p")
     subprocess.run(program, check=True, env={**inherited, **environment})
     (file,) = run_dir.rglob("run-aa.wandb")
     reader = [OTHER / "python", ROOT / "tests" / "fakes" / "read_wandb.py", file]
@@ -276,7 +276,7 @@ def ask(uri: str, verb: str, method: str, **body: Any) -> dict[str, Any]:
     return answer.json()  # type: ignore[no-any-return]
 
 
-def mirrored(uri: str, experiment: str) -> list[dict[str, Any]]:
+def logged(uri: str, experiment: str) -> list[dict[str, Any]]:
     found = ask(uri, "GET", "experiments/get-by-name", experiment_name=experiment)
     return ask(uri, "POST", "runs/search", experiment_ids=[found["experiment"]["experiment_id"]])["runs"]  # type: ignore[no-any-return]
 
@@ -291,9 +291,9 @@ def history(uri: str, run_id: str, name: str) -> list[tuple[int, float]]:
 def test_mlflow_gets_the_run_once(mlflow: str, tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
     for _ in range(2):
-        done = mirrored_by(run_dir, "--to", "mlflow", "--uri", mlflow, "--project", "once")
+        done = logged_by(run_dir, "--to", "mlflow", "--uri", mlflow, "--project", "once")
         assert (done.returncode, done.stderr) == (0, "")
-    (run,) = mirrored(mlflow, "once")
+    (run,) = logged(mlflow, "once")
     assert run["info"]["status"] == "FINISHED"
     tags = {tag["key"]: tag["value"] for tag in run["data"]["tags"]}
     params = {param["key"]: param["value"] for param in run["data"]["params"]}
@@ -330,7 +330,7 @@ class FakeSink:
 
 @pytest.fixture
 def cut_network(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], FakeSink]:
-    """Returns a function that makes the next mirror send to a destination that does not answer some calls."""
+    """Returns a function that makes the next logger send to a destination that does not answer some calls."""
 
     def made(cut: int) -> FakeSink:
         sink = FakeSink(cut)
@@ -341,20 +341,20 @@ def cut_network(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], FakeSink]:
     return made
 
 
-def test_a_dead_network_delays_a_mirror_and_loses_nothing(
+def test_a_dead_network_delays_a_logger_and_loses_nothing(
     cut_network: Callable[[int], FakeSink], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_dir, sink = write_run(tmp_path, "aa", scores=(5, 9)), cut_network(2)
-    assert mirror_run([str(run_dir), "--to", "mlflow"]) == 0
+    assert log_run([str(run_dir), "--to", "mlflow"]) == 0
     assert (sink.steps, sink.closed) == ([1, 2], [Status.COMPLETED])
     said = capsys.readouterr().out
     assert "trying again in 1 s" in said and "trying again in 2 s" in said
 
 
-def test_after_the_end_of_the_run_a_mirror_loses_its_patience(
+def test_after_the_end_of_the_run_a_logger_loses_its_patience(
     cut_network: Callable[[int], FakeSink], tmp_path: Path
 ) -> None:
     run_dir, sink = write_run(tmp_path, "aa"), cut_network(99)
     with pytest.raises(UserError, match="does not answer; run the command again later: it continues where it stopped"):
-        mirror_run([str(run_dir), "--to", "mlflow", "--patience", "5"])
+        log_run([str(run_dir), "--to", "mlflow", "--patience", "5"])
     assert sink.cut == 95, "8 s would be too long"

@@ -17,7 +17,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder
 from ledger_lab.ledger import Run, Status
-from ledger_lab.reports.mirrors.sink import Batch
+from ledger_lab.reports.loggers.sink import Batch
 
 _TEXT = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
 
@@ -25,7 +25,7 @@ _TEXT = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text
 class TensorboardSink:
     """Writes an event file, by default in ``tensorboard/`` inside the run's directory.
 
-    Each mirror writes the run from its beginning. Its first event tells TensorBoard to drop the points of older files
+    Each logger writes the run from its beginning. Its first event tells TensorBoard to drop the points of older files
     in the folder, so every point is shown once.
     """
 
@@ -77,7 +77,7 @@ class TensorboardSink:
             yield
         except OSError as error:
             raise UserError(
-                f"cannot write to {self._folder}: {error.strerror}; make the folder writable, and start the mirror "
+                f"cannot write to {self._folder}: {error.strerror}; make the folder writable, and start the logger "
                 "again"
             ) from error
 

@@ -3,4 +3,4 @@
 from ledger_lab.cli.programs import run
 
 if __name__ == "__main__":
-    run("mirror")
+    run("log_run")

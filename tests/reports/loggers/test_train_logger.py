@@ -1,4 +1,4 @@
-"""``train.py --mirror`` starts a mirror with the run, and changes nothing else."""
+"""``train.py --logger`` starts a logger with the run, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.conftest import one_run_dir
 
 
-def test_a_training_is_mirrored_while_it_runs(unscored: Path) -> None:
+def test_a_training_is_logged_while_it_runs(unscored: Path) -> None:
     run_dir = one_run_dir(unscored)
     deadline = time.monotonic() + 60
-    while "is completed" not in (run_dir / "mirror-tensorboard.log").read_text():
+    while "is completed" not in (run_dir / "logger-tensorboard.log").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.2)
     shown = EventAccumulator(str(run_dir / "tensorboard"))

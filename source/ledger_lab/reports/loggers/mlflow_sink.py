@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # otherwise the client reports its use to its makers
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the mirror itself retries, and prints it
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the logger itself retries, and prints it
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
 
 from mlflow.entities import Metric, Param, RunTag
@@ -20,7 +20,7 @@ from mlflow.tracking import MlflowClient
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, Status
-from ledger_lab.reports.mirrors.sink import Batch, SinkUnavailableError
+from ledger_lab.reports.loggers.sink import Batch, SinkUnavailableError
 
 _RUN_TAG, _CURSOR_TAG = "ledger_lab.run_id", "ledger_lab.cursor"
 
@@ -36,7 +36,7 @@ _STATUS = {
 class MlflowSink:
     """A run of MLflow, which a tag with the ledger's run id identifies.
 
-    Another tag, written last, holds the number of mirrored rows. After a broken connection, the batch is sent again,
+    Another tag, written last, holds the number of logged rows. After a broken connection, the batch is sent again,
     and MLflow stores a repeated point once.
     """
 
@@ -89,7 +89,7 @@ class MlflowSink:
             raise UserError(str(error)) from error
 
     def send(self, batch: Batch) -> None:
-        """Send the batch; the last request stores the number of mirrored rows."""
+        """Send the batch; the last request stores the number of logged rows."""
         metrics = [
             Metric(name, value, _milliseconds(point.time), point.step)
             for point in batch.points

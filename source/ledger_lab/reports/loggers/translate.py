@@ -23,7 +23,7 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.listing import COMPRESSED
 from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES
-from ledger_lab.reports.mirrors.sink import Axis, Batch, Point
+from ledger_lab.reports.loggers.sink import Axis, Batch, Point
 from ledger_lab.units import in_gigabytes
 
 
@@ -42,7 +42,7 @@ class Entry:
 
 
 def entries_of(run: Run) -> Iterator[Entry]:
-    """Yield the rows that are mirrored: of each attempt, the first process's, its supervisor's, and its telemetry.
+    """Yield the rows that are sent: of each attempt, the first process's, its supervisor's, and its telemetry.
 
     They are in order of time, attempt by attempt, with each journal in its own order.
 

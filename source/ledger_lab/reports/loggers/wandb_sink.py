@@ -13,7 +13,7 @@ import wandb
 from ledger_lab.errors import UserError, first_line
 from ledger_lab.files import make_folder
 from ledger_lab.ledger import Run, Status
-from ledger_lab.reports.mirrors.sink import Batch
+from ledger_lab.reports.loggers.sink import Batch
 
 _CURSOR = "ledger_lab/cursor"
 
@@ -22,7 +22,7 @@ class WandbSink:
     """A run of W&B with the ledger's run id. With ``WANDB_MODE=offline``, its files are in the run's directory.
 
     If the network fails, the client stores data and sends it later by itself. The run's configuration holds the number
-    of mirrored rows, and W&B returns it to a client that resumes the run. Offline, each mirror writes the whole run.
+    of logged rows, and W&B returns it to a client that resumes the run. Offline, each logger writes the whole run.
     """
 
     def __init__(self, *, project: str = "ledger_lab", dir: Path | None = None) -> None:  # noqa: A002 - the flag's name
@@ -51,7 +51,7 @@ class WandbSink:
             disable_code=True,
             disable_job_creation=True,
             x_disable_meta=True,
-            x_disable_stats=True,  # they would describe the mirror, not the run
+            x_disable_stats=True,  # they would describe the logger, not the run
             x_save_requirements=False,
         )
         try:

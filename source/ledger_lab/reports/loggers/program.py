@@ -1,4 +1,4 @@
-"""``scripts/mirror.py``: sends a run to another dashboard. Imports neither torch nor Isaac Lab."""
+"""``scripts/log_run.py``: sends a run to another dashboard. Imports neither torch nor Isaac Lab."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run, telling_damage
 from ledger_lab.ledger.reader import read_run
 from ledger_lab.ledger.redaction import RedactedStream
-from ledger_lab.reports.mirrors.sink import SINKS, Sink, SinkUnavailableError, load_sink
-from ledger_lab.reports.mirrors.translate import Translator, entries_of
+from ledger_lab.reports.loggers.sink import SINKS, Sink, SinkUnavailableError, load_sink
+from ledger_lab.reports.loggers.translate import Translator, entries_of
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 
@@ -34,11 +34,11 @@ _MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorRequest(Request):
-    """What a user asks of ``scripts/mirror.py``: each field is an argument or a flag of the same name."""
+class LogRunRequest(Request):
+    """What a user asks of ``scripts/log_run.py``: each field is an argument or a flag of the same name."""
 
     program = Program(
-        name="mirror.py",
+        name="log_run.py",
         description=(
             "Send a run to a dashboard: TensorBoard, Weights & Biases (W&B) or MLflow, during the run or later. The "
             "dashboard gets training metrics, times of phases, held-out scores, telemetry, health events, and how the "
@@ -48,8 +48,8 @@ class MirrorRequest(Request):
             "MLFLOW_TRACKING_PASSWORD."
         ),
         examples=(
-            "mirror.py RUN --to tensorboard",
-            "mirror.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
+            "log_run.py RUN --to tensorboard",
+            "log_run.py RUN --to mlflow --uri http://localhost:5000 --project my_project",
         ),
     )
 
@@ -80,7 +80,7 @@ class MirrorRequest(Request):
             raise UserError("--every must be above 0, and --patience at least 0 seconds")
 
 
-def mirror_run(argv: Sequence[str]) -> int:
+def log_run(argv: Sequence[str]) -> int:
     """Follow a run to its end, and send its rows.
 
     Args:
@@ -92,21 +92,21 @@ def mirror_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If there is no such run, or the destination refuses it.
     """
-    request = MirrorRequest.parse(argv)
+    request = LogRunRequest.parse(argv)
     run = find_run(request.run, request.log_root)
     options = {"project": request.project, "uri": request.uri, "dir": request.dir}
     sink = load_sink(request.to, {name: value for name, value in options.items() if value is not None})
     os.nice(10)  # training on this host takes priority
     with telling_damage():
-        _mirror(run, sink, request)
+        _send(run, sink, request)
     return 0
 
 
-def _mirror(run: Run, sink: Sink, request: MirrorRequest) -> None:
+def _send(run: Run, sink: Sink, request: LogRunRequest) -> None:
     """Send new rows until the run is over. Each look reads the run anew."""
     has, sent = dict(sink.open(run)), 0
     console = make_console()
-    console.print(f"mirroring run {run.run_id} to {request.to}", soft_wrap=True)
+    console.print(f"sending run {run.run_id} to {request.to}", soft_wrap=True)
     while True:
         began_s, before = time.process_time(), sent
         run = read_run(run.directory)
@@ -132,7 +132,7 @@ def _status(run: Run) -> Status:
     return run.attempts[-1].status if run.attempts else Status.RUNNING
 
 
-def _until_received(attempt: Callable[[], None], run: Run, request: MirrorRequest) -> None:
+def _until_received(attempt: Callable[[], None], run: Run, request: LogRunRequest) -> None:
     """Repeat an attempt until it succeeds; once the run is over, only as long as ``--patience`` allows.
 
     Raises:
@@ -159,4 +159,4 @@ if __name__ == "__main__":
     # Output of a destination's client may contain its key.
     sys.stdout = sys.stderr = log = RedactedStream(sys.stderr)
     atexit.register(log.finish)
-    run_script(mirror_run)
+    run_script(log_run)

@@ -1,0 +1,1 @@
+"""Loggers: separate processes that read the journals of a run, and send it to other dashboards."""

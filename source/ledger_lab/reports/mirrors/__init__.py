@@ -1,1 +1,0 @@
-"""Mirrors of runs in other dashboards, sent by a separate process that reads the journals."""
