@@ -12,7 +12,7 @@ LIGHT = [
     "ledger_lab.ledger",
     *(f"ledger_lab.ledger.costs.{name}" for name in ("prices", "model", "cohorts", "time_to_target")),
     "ledger_lab.training.launch",
-    *(f"ledger_lab.ledger.meters.{name}" for name in ("phases", "telemetry", "gpu", "host", "revision", "compilation")),
+    *(f"ledger_lab.ledger.meters.{name}" for name in ("phases", "telemetry", "gpu", "host", "compilation")),
     "ledger_lab.tasks.recipes",
     "ledger_lab.reports",
     "ledger_lab.reports.bundle",

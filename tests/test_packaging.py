@@ -71,7 +71,7 @@ def test_the_wheel_holds_all_code_and_data_and_nothing_else(tree: Path, wheel: P
         for path in (source / "ledger_lab").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {"ledger_lab/py.typed", "ledger_lab/paths.py", "ledger_lab/config/prices.toml"} <= code
+    assert {"ledger_lab/py.typed", "ledger_lab/files.py", "ledger_lab/config/prices.toml"} <= code
     assert "ledger_lab/cli/scripts/train.py" in code
     assert shipped == code
 
@@ -119,7 +119,7 @@ def test_an_installation_finds_its_data_and_registers_its_tasks(wheel: Path, tmp
 import json
 from importlib.metadata import entry_points
 import ledger_lab
-from ledger_lab.paths import config_root, panel_files
+from ledger_lab.files import config_root, panel_files
 print(json.dumps({
     "version": ledger_lab.__version__,
     "package": ledger_lab.__path__[0],

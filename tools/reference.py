@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ledger_lab.cli.report import VIEWS
 from ledger_lab.ledger import Status
-from ledger_lab.ledger.kinds import KINDS
+from ledger_lab.ledger.content import KINDS
 from ledger_lab.ledger.libraries import PPO, algorithms, dialects
 from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import CheckpointSummary

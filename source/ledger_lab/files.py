@@ -1,4 +1,4 @@
-"""Atomic file writes, locks, and hashes of files."""
+"""Atomic file writes, locks, hashes of files, and the places of LedgerLab's own data files."""
 
 from __future__ import annotations
 
@@ -316,3 +316,16 @@ def make_folder(folder: Path, named: str | None = None, root: Path | None = None
         raise UserError(f"cannot write to {named or folder}: {error.strerror}") from error
     if not os.access(folder, os.W_OK):
         raise UserError(f"cannot write to {named or folder}: permission denied")
+
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def panel_files() -> list[Path]:
+    """Return the files of the panels that come with the tasks."""
+    return sorted((_PACKAGE / "tasks").glob("*/panels/*.toml"))
+
+
+def config_root() -> Path:
+    """Return the folder with prices, studies, searches and clusters, which a checkout also shows as ``config/``."""
+    return _PACKAGE / "config"

@@ -19,7 +19,7 @@ import pytest
 from ledger_lab.cli import doctor
 from ledger_lab.cli.doctor import Answer, Child, within
 from ledger_lab.cli.probes import NEEDED, OPTIONAL, Finding, check_packages, check_python
-from ledger_lab.ledger.meters.revision import REVISION_FILE
+from ledger_lab.ledger.meters.host import REVISION_FILE
 from tests.conftest import ROOT, script
 
 GIB = 1 << 30

@@ -15,7 +15,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ledger_lab.ledger.meters.revision import git_facts
+from ledger_lab.ledger.meters.host import git_facts
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"

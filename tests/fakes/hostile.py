@@ -28,8 +28,8 @@ from ledger_lab.ledger import (
     SupervisionStarted,
     Telemetry,
 )
+from ledger_lab.ledger.content import KINDS
 from ledger_lab.ledger.encoding import GENESIS, encode_line, encode_value, hash_of
-from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.rows import EvaluationEnded, EvaluationStarted
 from ledger_lab.ledger.telemetry import Tally, TelemetryStarted
 from tests.fakes.ledgers import SECOND, declared, result, sha256_of, window

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ledger_lab.ledger import STATE_FILE, AttemptEnded, AttemptStarted, Journal, Status
 from ledger_lab.ledger.liveness import identify_process
-from ledger_lab.ledger.states import StateSaved
+from ledger_lab.ledger.rows import StateSaved
 from ledger_lab.training.launch.world import note_run, read_job
 from tests.fakes.ledgers import SECOND, declared, window
 

@@ -16,8 +16,8 @@ from ledger_lab.cli.report import build_report
 from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
+from ledger_lab.ledger.content import KINDS
 from ledger_lab.ledger.encoding import GENESIS, encode_line, hash_of
-from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.results import Outcomes
 from ledger_lab.reports import summarize_run
 from tests.fakes.hostile import one_of_each

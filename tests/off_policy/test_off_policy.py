@@ -15,7 +15,7 @@ from ledger_lab.off_policy.recipes import CARTPOLE_SAC, CARTPOLE_TD3
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.tasks.recipes import Recipe
 from ledger_lab.tasks.recipes.settings import read_setting
-from ledger_lab.tasks.translations import agent_entry_points
+from ledger_lab.tasks.registered import agent_entry_points
 
 CHANGED: dict[str, object] = {
     "experiment_name": "another",

@@ -36,7 +36,7 @@ import isaaclab.envs
 
 {}
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
-from ledger_lab.tasks.translations import agent_entry_points
+from ledger_lab.tasks.registered import agent_entry_points
 
 
 def register(task, env_cfg):

@@ -178,7 +178,7 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     from ledger_lab.errors import UserError
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
 
     with pytest.raises(UserError, match=complaint) as raised:
         plan_training(parse(TrainRequest, [*arguments, "--log_root", str(tmp_path / "logs")]))
@@ -248,7 +248,7 @@ def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.run import make_run_dir
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
 
     (tmp_path / "file").write_text("")
     plan = plan_training(parse(TrainRequest, ["--log_root", str(tmp_path / "file" / "logs")]))

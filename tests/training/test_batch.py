@@ -86,7 +86,7 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
 def test_each_of_several_processes_has_a_replay_memory_and_draws_a_batch(tmp_path: Path) -> None:
     from ledger_lab.training.plan import _check
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
     from ledger_lab.training.show import describe_batch
 
     asked = ["--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--log_root", str(tmp_path)]

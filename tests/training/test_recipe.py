@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def asked(*arguments: str | Path) -> TrainRequest:
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
 
     return parse(TrainRequest, list(map(str, arguments)))
 

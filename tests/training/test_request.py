@@ -19,7 +19,7 @@ from tests.fakes.plans import planned
 
 def asked(*argv: str) -> TrainRequest:
     """Parse a command line of ``train.py``."""
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
 
     return parse(TrainRequest, argv)
 

@@ -151,7 +151,7 @@ def resumption(*argv: str) -> tuple[Any, Any]:
     """Return what ``find_resumption`` makes of a command line."""
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.resume import find_resumption
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
 
     return find_resumption(parse(TrainRequest, argv))
 
@@ -372,8 +372,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.plan import _common, plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
-    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.configs import parse, resolve_configs
     from ledger_lab.training.runners.description import code_sha256
 
     registered_tasks()

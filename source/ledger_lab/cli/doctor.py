@@ -23,7 +23,7 @@ import psutil
 from ledger_lab.cli.probes import REINSTALL, Finding, check_packages, check_python, fail, installed_version, ok, warn
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.control_groups import cpu_quota, usable_bytes
-from ledger_lab.ledger.meters.revision import git_facts
+from ledger_lab.ledger.meters.host import git_facts
 from ledger_lab.ledger.storage import try_storage
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.durations import parse_period

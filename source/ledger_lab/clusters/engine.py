@@ -31,9 +31,9 @@ from ledger_lab.clusters.programs import NoAnswerError, Program
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.files import config_root
 from ledger_lab.ledger import SchedulerJob
 from ledger_lab.names import names_a_folder
-from ledger_lab.paths import config_root
 
 ENGINES = ("local", "kubernetes", "ray", "skypilot", "slurm")
 """Engines; each is a module of this folder."""

@@ -18,27 +18,25 @@ from ledger_lab.ledger.results import (
 from ledger_lab.ledger.row import Row
 from ledger_lab.ledger.rows import (
     FIGURES,
+    STATE_FILE,
     Anchor,
     AttemptEnded,
     AttemptStarted,
     CheckpointSaved,
     EvaluationEnded,
     EvaluationStarted,
+    GradientNorms,
     Health,
+    LearnerHashed,
     PhaseWindow,
     SchedulerJob,
     ShutdownEnded,
+    StateRestored,
+    StateSaved,
     Status,
     SupervisionStarted,
 )
 from ledger_lab.ledger.runs import Attempt, Cohort, Evaluation, Ledger, Run
-from ledger_lab.ledger.states import (
-    STATE_FILE,
-    GradientNorms,
-    LearnerHashed,
-    StateRestored,
-    StateSaved,
-)
 from ledger_lab.ledger.sums import WindowSums
 from ledger_lab.ledger.telemetry import DeviceSample, EnergyReading, HostSample, Telemetry, TelemetryStarted
 

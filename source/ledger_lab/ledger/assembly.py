@@ -16,11 +16,12 @@ from ledger_lab.ledger.rows import (
     AttemptStarted,
     CheckpointSaved,
     EvaluationStarted,
+    StateRestored,
+    StateSaved,
     Status,
     SupervisionStarted,
 )
 from ledger_lab.ledger.runs import Attempt, Evaluation, Run, attempt_number, evaluation_name
-from ledger_lab.ledger.states import StateRestored, StateSaved
 from ledger_lab.ledger.telemetry import TelemetryStarted
 
 _STARTS: tuple[Any, ...] = (AttemptStarted, SupervisionStarted, TelemetryStarted)

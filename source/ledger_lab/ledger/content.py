@@ -23,14 +23,56 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, Union, cast
 import msgspec
 import orjson
 
+from ledger_lab.ledger.declarations import CohortDeclared, RunDeclared
 from ledger_lab.ledger.encoding import GENESIS, VERSION, hash_matches, hash_of_body, may_be_torn, what_is_wrong
-from ledger_lab.ledger.kinds import KINDS
 from ledger_lab.ledger.listing import COMPRESSED, NO_FILE, LedgerDamageError
-from ledger_lab.ledger.results import PanelResult
+from ledger_lab.ledger.results import CapacityUsed, PanelResult
 from ledger_lab.ledger.row import Row
-from ledger_lab.ledger.rows import PhaseWindow
+from ledger_lab.ledger.rows import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointSaved,
+    EvaluationEnded,
+    EvaluationStarted,
+    GradientNorms,
+    Health,
+    LearnerHashed,
+    PhaseWindow,
+    ShutdownEnded,
+    StateRestored,
+    StateSaved,
+    SupervisionStarted,
+)
 from ledger_lab.ledger.sums import TelemetrySums, WindowSums
-from ledger_lab.ledger.telemetry import Tally, Telemetry
+from ledger_lab.ledger.telemetry import Tally, Telemetry, TelemetryStarted
+
+KINDS: dict[str, type[Row]] = {
+    kind.__name__: kind
+    for kind in (
+        CohortDeclared,
+        RunDeclared,
+        SupervisionStarted,
+        TelemetryStarted,
+        AttemptStarted,
+        PhaseWindow,
+        Telemetry,
+        Tally,
+        Health,
+        CheckpointSaved,
+        PanelResult,
+        CapacityUsed,
+        LearnerHashed,
+        GradientNorms,
+        StateSaved,
+        StateRestored,
+        AttemptEnded,
+        ShutdownEnded,
+        EvaluationStarted,
+        EvaluationEnded,
+    )
+}
+"""Every kind of row by its name."""
+
 
 _CHUNK = 1 << 17
 """Largest size of one read [B]; it fits into the caches of the processor."""

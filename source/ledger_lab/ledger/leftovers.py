@@ -12,9 +12,8 @@ from pathlib import Path
 
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger.listing import LedgerDamageError, is_journal
-from ledger_lab.ledger.rows import Status
+from ledger_lab.ledger.rows import STATE_FILE, StateSaved, Status
 from ledger_lab.ledger.runs import Run, attempt_number, evaluation_name
-from ledger_lab.ledger.states import STATE_FILE, StateSaved
 
 _CONSOLE = re.compile(r"console(?:-(\d{1,9}))?(?:-\d{1,9})?\.log")
 """Output of a process of an attempt."""

@@ -1,4 +1,4 @@
-"""Rows about attempts and evaluations: how they start, what a training does, and how they end."""
+"""Rows about attempts and evaluations: how they start, what a training does and saves, and how they end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,40 @@ from typing import Annotated, Any, ClassVar
 import msgspec
 
 from ledger_lab.ledger.row import Amount, Count, PathBelow, Positive, Row, RunId, Seed, require_shallow
+
+
+class Event(StrEnum):
+    """What can go wrong in a training."""
+
+    meaning: str
+    """The event in a few words."""
+
+    def __new__(cls, name: str, meaning: str) -> Event:
+        """Make an event from its name and its meaning."""
+        event = str.__new__(cls, name)
+        event._value_, event.meaning = name, meaning
+        return event
+
+    NON_FINITE = "non_finite", "a training metric is NaN or infinite"
+    VALUE_LOSS_EXPLOSION = (
+        "value_loss_explosion",
+        "the value loss is many times larger than the squared returns",
+    )
+    ENTROPY_COLLAPSE = "entropy_collapse", "the policy stops exploring before it has learned the task"
+    KL_OUT_OF_RANGE = "kl_out_of_range", "updates change the policy far too much, or not at all"
+    GRADIENT_SPIKES = "gradient_spikes", "the gradient norm jumps repeatedly"
+    SLOWDOWN = "slowdown", "the number of environment steps per second falls"
+    HOST_MEMORY_GROWTH = "host_memory_growth", "host memory grows steadily"
+    DEVICE_MEMORY_GROWTH = "device_memory_growth", "device memory grows steadily"
+    TERMINATION_TAKEOVER = (
+        "termination_takeover",
+        "one termination ends nearly all training episodes, and held-out success does not rise",
+    )
+    REWARD_HACKING = "reward_hacking", "the training return rises while held-out success falls"
+    NO_CONVERGENCE = (
+        "no_convergence",
+        "at the present pace, held-out success will not reach the target within max_iterations",
+    )
 
 
 class Status(StrEnum):
@@ -299,3 +333,70 @@ class EvaluationStarted(Row):
 @dataclass(frozen=True, kw_only=True)
 class EvaluationEnded(AttemptEnded):
     """How a stand-alone evaluation ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerHashed(Row):
+    """Hash of the learner in one of several processes, just before the learners are compared.
+
+    Each process writes its own row, so that readers can compare the hashes, too.
+    """
+
+    sha256: str
+    """Hash of all names and values of parameters, normalizers and optimizer."""
+    iteration: Count
+    """Iterations completed."""
+    wall_ns: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientNorms(Row):
+    """Gradients of one of several processes over a stretch of the training, before they were clipped.
+
+    Each process writes its own row. Together, they tell the noise of the gradient.
+    """
+
+    DURABLE: ClassVar[bool] = False
+
+    iteration: Count
+    """Iterations completed at the end of the stretch."""
+    steps: Positive
+    """Gradient steps of the stretch."""
+    own_square: Amount
+    """Mean squared norm of this process's gradient."""
+    average_square: Amount
+    """Mean squared norm of the average gradient of all processes."""
+
+
+STATE_FILE = "training_state.pt"
+"""Name of the file, in the run's directory, that a training is resumed from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSaved(Row):
+    """A new state is complete on disk, and has replaced the last state in :data:`STATE_FILE`."""
+
+    sha256: str
+    size_bytes: Count
+    iteration: Count
+    """Iterations completed."""
+    env_steps: Count
+    wall_ns: Count
+    replay_bytes: Count | None = None
+    """Size of the replay memory in it [B]; ``None`` if no replay memory was saved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateRestored(Row):
+    """An attempt resumes from a state. Iterations after that state are lost, and trained again."""
+
+    sha256: str
+    attempt: Positive
+    """Number of the attempt that saved it."""
+    saved_wall_ns: Count
+    """Age of that attempt when it saved the state."""
+    iteration: Count
+    env_steps: Count
+    reasons: list[str]
+    """What differs from an uninterrupted training, besides that episodes begin anew."""
+    wall_ns: Count

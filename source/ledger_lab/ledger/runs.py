@@ -25,10 +25,10 @@ from ledger_lab.ledger.rows import (
     CheckpointSaved,
     PhaseWindow,
     ShutdownEnded,
+    StateRestored,
     Status,
     SupervisionStarted,
 )
-from ledger_lab.ledger.states import StateRestored
 from ledger_lab.ledger.sums import WindowSums
 
 _SILENCE_LIMIT, _UNSUPERVISED_LIMIT = timedelta(minutes=2), timedelta(minutes=15)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ledger_lab.tasks.recipes.ppo import RULES as PPO_RULES
 from ledger_lab.tasks.recipes.ppo import Activation
-from ledger_lab.tasks.recipes.rules import Rule, count, count_or_zero, finite, not_negative, positive, share
+from ledger_lab.tasks.recipes.settings import Rule, count, count_or_zero, finite, not_negative, positive, share
 
 
 def _switch(value: Any) -> str | None:  # noqa: ANN401 - whatever stands in a configuration

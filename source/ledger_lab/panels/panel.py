@@ -12,9 +12,9 @@ from msgspec import Meta
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.files import panel_files
 from ledger_lab.panels.perturbations import Perturbation, read_perturbations
 from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, proof_seeds
-from ledger_lab.paths import panel_files
 
 type EarlyTimeOut = Literal["failure", "judged"]
 
@@ -237,3 +237,20 @@ def _finite(value: Any) -> bool:
     if isinstance(value, dict | list):
         return all(_finite(item) for item in (value.values() if isinstance(value, dict) else value))
     return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+
+
+SLOTS_MULTIPLE = 64
+"""The number of slots is a multiple of this number, so that every slot is computed by the same instructions.
+
+On a CPU, torch computes a tensor with vector instructions. It computes the remainder of its rows with other
+instructions, whose ``atan2`` differs in the last bit. A multiple leaves no remainder."""
+
+
+def slots_in_all(training: int, held_out: int) -> int:
+    """Return the number of slots of a simulation; with held-out slots, a multiple of :data:`SLOTS_MULTIPLE`.
+
+    Args:
+        training: Training slots.
+        held_out: Held-out slots; 0 for none.
+    """
+    return training if held_out == 0 else -(-(training + held_out) // SLOTS_MULTIPLE) * SLOTS_MULTIPLE

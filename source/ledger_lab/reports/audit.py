@@ -13,7 +13,7 @@ import numpy as np
 from ledger_lab.ledger import EvaluationStarted, Ledger, PanelResult, Run, RunDeclared
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.ledger.states import StateRestored
+from ledger_lab.ledger.rows import StateRestored
 from ledger_lab.panels import RULE_VERSION, VerdictRule
 from ledger_lab.panels.carried import left_budget, left_budget_as_pretrained
 from ledger_lab.panels.verdict import Standing

@@ -14,7 +14,7 @@ from ledger_lab.ledger import Run, RunDeclared
 from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.libraries import replays
 from ledger_lab.ledger.meters.phases import LOOP_PHASES, Phase
-from ledger_lab.panels.slot_count import slots_in_all
+from ledger_lab.panels.panel import slots_in_all
 from ledger_lab.reports.summary import RunSummary
 
 _LEAST_GAIN = 0.1

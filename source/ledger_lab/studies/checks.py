@@ -18,8 +18,7 @@ from ledger_lab.reports.terminal.request import flag_names
 from ledger_lab.studies.declared import Arm, Study
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.recipes import PpoRecipe
-from ledger_lab.tasks.recipes.rules import count
-from ledger_lab.tasks.recipes.settings import read_setting, write_setting
+from ledger_lab.tasks.recipes.settings import count, read_setting, write_setting
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.minibatches import TaskBatch, cannot_keep, cannot_split, kept_minibatches, minibatch_size
 from ledger_lab.training.request import TrainRequest

@@ -21,8 +21,8 @@ from msgspec import Meta
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
+from ledger_lab.files import config_root
 from ledger_lab.names import names_a_folder
-from ledger_lab.paths import config_root
 
 type Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e300)]
 """A finite number above 0."""

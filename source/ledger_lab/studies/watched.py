@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import config_root
 from ledger_lab.ledger import read_ledger
-from ledger_lab.paths import config_root
 from ledger_lab.reports.watch.model import PlannedStudy, Watch
 from ledger_lab.reports.watch.view import watch_ledger
 from ledger_lab.studies.declared import Study, load_study

@@ -16,8 +16,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import RunDeclared, Timing
 from ledger_lab.ledger.costs.prices import load_price_book, resolve_price
 from ledger_lab.ledger.libraries import PPO, agent_key, algorithm_of, library_with, require_library
-from ledger_lab.ledger.meters.host import hardware_facts, package_versions
-from ledger_lab.ledger.meters.revision import git_facts
+from ledger_lab.ledger.meters.host import git_facts, hardware_facts, package_versions
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import ERROR_BUDGET, RULE_VERSION, Panel, PanelIdentity
 from ledger_lab.panels.checks import require_judgeable, task_panel
@@ -25,7 +24,7 @@ from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.reports.loggers.sink import require_loggers
-from ledger_lab.tasks.recipes.rules import positive
+from ledger_lab.tasks.recipes.settings import positive
 from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate

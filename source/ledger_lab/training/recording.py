@@ -52,10 +52,9 @@ from ledger_lab.ledger import (
 )
 from ledger_lab.ledger.costs.prices import load_price_book, resolve_price
 from ledger_lab.ledger.encoding import canonical_json
-from ledger_lab.ledger.meters.host import hardware_facts, package_versions
+from ledger_lab.ledger.meters.host import git_facts, hardware_facts, package_versions
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.ledger.meters.process import python_started_ns
-from ledger_lab.ledger.meters.revision import git_facts
 from ledger_lab.ledger.storage import require_storage
 from ledger_lab.names import require_folder_name
 from ledger_lab.panels import RULE_VERSION, PanelIdentity, VerdictRule

@@ -12,8 +12,8 @@ import msgspec
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger import Timing, require_cohort_name
-from ledger_lab.ledger.health import Event
 from ledger_lab.ledger.libraries import LIBRARIES, PPO, algorithms
+from ledger_lab.ledger.rows import Event
 from ledger_lab.panels.panel import require_target
 from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT, EXIT_REQUEUE
 from ledger_lab.reports.terminal.request import (

@@ -23,8 +23,8 @@ from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger import CheckpointSaved, Journal, Status, declare_cohort
 from ledger_lab.ledger.meters.compilation import metered_compilation
 from ledger_lab.ledger.meters.cuda_timer import CudaTimer
+from ledger_lab.ledger.meters.host import git_changes
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
-from ledger_lab.ledger.meters.revision import git_changes
 from ledger_lab.ledger.redaction import Redactor
 from ledger_lab.ledger.storage import require_storage
 from ledger_lab.panels.capacity import capacity_told
@@ -46,7 +46,7 @@ from ledger_lab.training.resume import OVER, find_resumption, require_same_decla
 from ledger_lab.training.runners import Policy, Trainer
 from ledger_lab.training.runners.checkpoint_file import require_recorded_hash
 from ledger_lab.training.runners.collectives import metered_collectives
-from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.process_group import ALONE, ProcessGroup, joined
 from ledger_lab.training.runners.recorded_calls import lossy_event_files
 from ledger_lab.training.runners.session import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledger_lab.tasks.recipes.rules import one_of
+from ledger_lab.tasks.recipes.settings import one_of
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan
 from tests.fakes.made_up_library.dialect import DIALECT
 

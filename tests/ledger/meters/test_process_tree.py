@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from ledger_lab.ledger.meters import process_tree
-from ledger_lab.ledger.meters.process_tree import ProcessTree
+from ledger_lab.ledger.meters import telemetry
+from ledger_lab.ledger.meters.telemetry import ProcessTree
 
 BURN = """
 import os, subprocess, sys, threading, time
@@ -210,7 +210,7 @@ def test_time_of_a_failed_reading_is_counted_later(monkeypatch: pytest.MonkeyPat
         go_on(process)
         until_ready(process)
         with monkeypatch.context() as patch:
-            patch.setattr(process_tree, "_text", fails)
+            patch.setattr(telemetry, "_text", fails)
             with pytest.raises(OSError, match="Too many"):
                 tree.usage()
         usage = tree.usage()

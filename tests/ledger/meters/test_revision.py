@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger.meters.revision import REVISION_FILE, git_facts
+from ledger_lab.ledger.meters.host import REVISION_FILE, git_facts
 
 COMMIT, CHANGES = "a" * 40, "b" * 64
 

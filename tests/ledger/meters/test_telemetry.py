@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import EnergyReading, Journal, SupervisionStarted, Telemetry, read_ledger
-from ledger_lab.ledger.meters import process_tree
+from ledger_lab.ledger.meters import telemetry
 from ledger_lab.ledger.meters.gpu import silent_sample
 from ledger_lab.ledger.meters.telemetry import Sampler
 from ledger_lab.ledger.sums import TelemetrySums
@@ -136,7 +136,7 @@ def test_a_sampler_without_file_descriptors_skips_the_host_sample(monkeypatch: p
     sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE).sample, clock_ns=clock)
     clock.now_ns += SECOND
     with monkeypatch.context() as patch:
-        patch.setattr(process_tree, "_text", fails)
+        patch.setattr(telemetry, "_text", fails)
         row = sampler.sample()
     assert row.host is None and len(row.devices) == 2
     clock.now_ns += SECOND

@@ -15,8 +15,8 @@ from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
     """Register the made-up library, and a task with its agent configuration."""
+    from ledger_lab.tasks.registered import agent_entry_points
     from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.tasks.translations import agent_entry_points
 
     monkeypatch.setitem(LIBRARIES, "made_up", Library("tests.fakes.made_up_library", "rich"))
     registered_tasks()
@@ -41,7 +41,7 @@ def test_a_recipe_is_translated_to_its_settings(made_up: str) -> None:
 def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Path) -> None:
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.command_line import parse
+    from ledger_lab.training.runners.configs import parse
 
     arguments = ["--rl_library", made_up, "--device", "cpu", "--seed", "7", "--max_iterations", "9"]
     arguments += ["--scale_lr", "sqrt", "--num_envs", "512", "--log_root", str(tmp_path)]

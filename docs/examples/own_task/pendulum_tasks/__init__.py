@@ -4,7 +4,7 @@ from pathlib import Path
 
 import gymnasium as gym
 
-from ledger_lab.tasks.translations import agent_entry_points
+from ledger_lab.tasks.registered import agent_entry_points
 from pendulum_tasks.agents import RECIPE
 
 gym.register(

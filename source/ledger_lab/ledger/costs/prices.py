@@ -13,7 +13,7 @@ import msgspec
 
 from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.paths import config_root
+from ledger_lab.files import config_root
 
 LOCAL: Final = "local"
 """Instance whose price a run gets if the user names no instance."""

@@ -7,7 +7,7 @@ from typing import Any
 from ledger_lab.off_policy.recipe import OPTIONS, SacRecipe, reachable_entropy
 from ledger_lab.tasks.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
-from ledger_lab.tasks.recipes.rules import finite
+from ledger_lab.tasks.recipes.settings import finite
 from ledger_lab.training.runners.rl_games.dialect import DIALECT as PPO_DIALECT
 
 STEPS = ("replay_steps", "random_steps", "warm_up_steps")

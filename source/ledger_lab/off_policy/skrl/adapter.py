@@ -33,7 +33,7 @@ from ledger_lab.off_policy.skrl.networks import (
     require_outputs,
     squashed,
 )
-from ledger_lab.tasks.recipes.rules import finite
+from ledger_lab.tasks.recipes.settings import finite
 from ledger_lab.training.runners.adapter import BatchPlan, Step
 from ledger_lab.training.runners.checkpoint_file import load_networks
 from ledger_lab.training.runners.collectives import average_gradient

@@ -19,7 +19,7 @@ from typing import get_args
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, EvaluationStarted, Health, SupervisionStarted
 from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS
 from ledger_lab.ledger.costs.prices import OWNED
-from ledger_lab.ledger.health import Event
+from ledger_lab.ledger.rows import Event
 from ledger_lab.names import as_started
 from ledger_lab.reports.watch.model import (
     FORGET_AFTER_S,

@@ -14,7 +14,7 @@ from ledger_lab.errors import UserError, nearest
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.tasks.recipes.ppo import RULES
 from ledger_lab.tasks.recipes.recipe_file import FIELDS
-from ledger_lab.tasks.recipes.rules import Rule, finite, one_of
+from ledger_lab.tasks.recipes.settings import Rule, finite, one_of
 
 type Value = bool | int | float | str | tuple[int, ...]
 """Value of a parameter; a tuple for the widths of layers."""

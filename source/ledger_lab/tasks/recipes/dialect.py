@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.recipes.ppo import PpoRecipe
-from ledger_lab.tasks.recipes.rules import Rule
-from ledger_lab.tasks.recipes.settings import read_setting, write_setting
+from ledger_lab.tasks.recipes.settings import Rule, read_setting, write_setting
 
 
 class Recipe(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from ledger_lab.ledger.libraries import PPO
-from ledger_lab.tasks.recipes.rules import Rule, count, finite, not_negative, one_of, positive, share, widths
+from ledger_lab.tasks.recipes.settings import Rule, count, finite, not_negative, one_of, positive, share, widths
 
 DEFAULT_SEED = 42
 """Training seed if none is given, as in Isaac Lab's own configurations."""

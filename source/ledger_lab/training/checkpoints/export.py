@@ -38,7 +38,7 @@ from ledger_lab.training.checkpoints.files import (
 )
 from ledger_lab.training.checkpoints.request import ExportRequest
 from ledger_lab.training.runners.checkpoint_file import ActingModule
-from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
 
 if TYPE_CHECKING:

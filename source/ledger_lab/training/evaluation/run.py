@@ -27,7 +27,7 @@ from ledger_lab.training.evaluation.recorded_scores import compared_with_record
 from ledger_lab.training.evaluation.request import EvaluateRequest
 from ledger_lab.training.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.training.evaluation.show import show_scores
-from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.description import code_sha256
 from ledger_lab.training.runners.session import peak_gpu_memory_bytes, simulation_app
 from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life

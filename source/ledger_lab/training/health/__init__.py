@@ -7,7 +7,7 @@ has its reason beside it. Figures of good trainings come from 53 trainings of th
 recipes.
 """
 
-from ledger_lab.ledger.health import Event
+from ledger_lab.ledger.rows import Event
 from ledger_lab.training.health.detector import Detection, Iteration, Settings
 from ledger_lab.training.health.monitor import HealthMonitor
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
-from ledger_lab.ledger.health import Event
+from ledger_lab.ledger.rows import Event
 
 _MAD_TO_SIGMA = 1.4826
 """Factor from the median absolute deviation to the standard deviation of a normal distribution (Hampel 1974, JASA

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from ledger_lab.ledger.health import Event
+from ledger_lab.ledger.rows import Event
 from ledger_lab.panels import compare_paired, wilson_interval
 from ledger_lab.training.health.detector import Detection, Detector, Iteration, Settings, spread
 

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from statistics import median
 
-from ledger_lab.ledger.health import Event
+from ledger_lab.ledger.rows import Event
 from ledger_lab.training.health.detector import Detection, Detector, Iteration, Settings, spread
 
 _RECENT, _WARM_UP = 30, 10

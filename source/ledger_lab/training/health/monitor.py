@@ -14,7 +14,7 @@ from rich.console import Console
 from ledger_lab.errors import first_line
 from ledger_lab.ledger import Health, PanelResult, Status
 from ledger_lab.ledger.endings import status_of
-from ledger_lab.ledger.health import Event
+from ledger_lab.ledger.rows import Event
 from ledger_lab.training.health.detector import Detection, Iteration, Settings
 from ledger_lab.training.health.held_out import Check, NoConvergence, RewardHacking, TerminationTakeover
 from ledger_lab.training.health.learning import (

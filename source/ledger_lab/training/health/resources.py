@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from statistics import median
 
-from ledger_lab.ledger.health import Event
 from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
+from ledger_lab.ledger.rows import Event
 from ledger_lab.training.health.detector import Detection, Detector, Iteration, Settings
 
 _STEADY = TRAINING_PHASES - {Phase.CHECKPOINT}

@@ -41,7 +41,7 @@ from ledger_lab.training.profiling.stages import (
 )
 from ledger_lab.training.request import TaskRequest, TrainRequest
 from ledger_lab.training.run import make_run_dir
-from ledger_lab.training.runners.command_line import parse
+from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.parts import environment_parts
 from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 from ledger_lab.training.writer import RunWriter

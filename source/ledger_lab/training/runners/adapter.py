@@ -15,8 +15,7 @@ from ledger_lab.files import whole_file
 from ledger_lab.ledger.libraries import algorithm_of, part_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.ledger.meters.probes import Part
-from ledger_lab.tasks.recipes.rules import count
-from ledger_lab.tasks.recipes.settings import read_setting, write_setting
+from ledger_lab.tasks.recipes.settings import count, read_setting, write_setting
 from ledger_lab.training.runners.lean_imports import postpone_compiler
 from ledger_lab.training.runners.threads import Threads, in_threads
 

@@ -23,10 +23,10 @@ from ledger_lab.errors import FirstErrorStack, UserError, first_line
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import is_device_fault, status_of
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
+from ledger_lab.panels.panel import slots_in_all
 from ledger_lab.panels.parameter_rows import remembered_parameters
 from ledger_lab.panels.physics import NATIVE, is_mujoco, is_newton, physics_name
 from ledger_lab.panels.replays import least_replays
-from ledger_lab.panels.slot_count import slots_in_all
 from ledger_lab.tasks.assets.local import require_files
 from ledger_lab.training.launch import World
 from ledger_lab.training.runners.lean_imports import import_environment
@@ -113,7 +113,7 @@ def held_out_config(
 ) -> ManagerBasedRLEnvCfg:
     """Return the configuration of a simulation with held-out slots.
 
-    Slots are added until their number is a multiple of :data:`ledger_lab.panels.slot_count.SLOTS_MULTIPLE`.
+    Slots are added until their number is a multiple of :data:`ledger_lab.panels.panel.SLOTS_MULTIPLE`.
 
     Args:
         env_cfg: Configuration of the training.

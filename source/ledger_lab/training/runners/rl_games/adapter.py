@@ -17,7 +17,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.compilation import metered_torch_compilation
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED
-from ledger_lab.tasks.recipes.rules import one_of
+from ledger_lab.tasks.recipes.settings import one_of
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan, Step, Trainer
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.collectives import GradientAveraging, merged_moments, take_from_first

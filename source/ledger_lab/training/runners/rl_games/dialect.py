@@ -8,7 +8,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.recipes.dialect import Dialect, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED, PpoRecipe
-from ledger_lab.tasks.recipes.rules import anything, finite, one_of, widths
+from ledger_lab.tasks.recipes.settings import anything, finite, one_of, widths
 
 _SCHEDULES = ("adaptive", "linear", "constant", "fixed", "identity", "None", None)
 """Accepted names of schedules: those that the library implements, and those that its own and Isaac Lab's configurations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledger_lab.tasks.recipes.dialect import Dialect, Only, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED, PpoRecipe
-from ledger_lab.tasks.recipes.rules import one_of, or_none, positive, widths
+from ledger_lab.tasks.recipes.settings import one_of, or_none, positive, widths
 
 if TYPE_CHECKING:
     from isaaclab_rl.rsl_rl import RslRlOnPolicyRunnerCfg

@@ -21,8 +21,7 @@ import torch
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger.meters.phases import Phase
-from ledger_lab.tasks.recipes.rules import one_of
-from ledger_lab.tasks.recipes.settings import read_setting
+from ledger_lab.tasks.recipes.settings import one_of, read_setting
 from ledger_lab.training.runners.adapter import Adapter, BatchPlan, Step, Trainer
 from ledger_lab.training.runners.checkpoint_file import ActingModule, load_networks, loading_policy
 from ledger_lab.training.runners.collectives import GradientAveraging, of_all_processes, take_from_first

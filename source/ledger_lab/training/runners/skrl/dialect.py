@@ -8,7 +8,7 @@ from typing import Any
 from ledger_lab.errors import UserError
 from ledger_lab.tasks.recipes.dialect import LEFT_OUT, Dialect, Only, Setting
 from ledger_lab.tasks.recipes.ppo import DEFAULT_SEED, PpoRecipe
-from ledger_lab.tasks.recipes.rules import finite, one_of, or_none, positive, widths
+from ledger_lab.tasks.recipes.settings import finite, one_of, or_none, positive, widths
 
 _NORMALIZER = "RunningStandardScaler"
 _SCHEDULER = "KLAdaptiveLR"
