@@ -6,12 +6,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ledger_lab.ledger import Journal, ShutdownEnded, SupervisionStarted
+from ledger_lab.ledger import Journal, ShutdownEnded, Status, SupervisionStarted, read_ledger
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.answer import answer_lines
 from ledger_lab.training import final_report
-from tests.fakes.ledgers import SECOND, write_run
+from tests.fakes.ledgers import SECOND, priced, write_run
 
 PROGRAM = """
 import sys
@@ -29,12 +32,45 @@ def reported(run_dir: Path, shell: str = "") -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_report_is_printed_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path / "my logs; $HOME", "aa", scores=(5, 9), proof=9)
+def test_a_proven_run_is_answered_in_six_lines_that_import_nothing_heavy(tmp_path: Path) -> None:
+    root = tmp_path / "my logs; $HOME"
+    run_dir = write_run(root, "aa", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
     done = reported(run_dir)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "target reached: model_2.pt after 2 iterations, proven at" in done.stdout
-    assert f"watch it: ./isaaclab.sh -p scripts/play.py '{run_dir}/model_2.pt' --video --viz newton_gl\n" in done.stdout
+    assert done.stdout.splitlines() == [
+        "✓ TARGET REACHED   90.0 % of 10 fresh episodes (95 %: 90.0 to 99.9)   in 0:09   cost – (--usd_per_hour X)",
+        "  policy   model_2.pt · 2 iterations, 80 steps",
+        "  time     0:09 in all: start-up 2 s · scoring 1 s · learning 6 s · other 0 s",
+        "  speed    13.3 steps/s, 11.4 with scoring",
+        f"  watch    ./isaaclab.sh -p scripts/play.py aa --video --log_root '{root}'",
+        f"  details  ./isaaclab.sh -p scripts/report.py aa --log_root '{root}'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "begins"),
+    [
+        ({}, "✗ TARGET NOT REACHED   90.0 % of 10 checked episodes (95 %: 59.6 to 98.2)   in 0:09"),
+        ({"scores": (), "held_out_slots": 0}, "✗ NOT SCORED (--no_eval)   success –   in 0:05"),
+        ({"status": Status.LIMIT_REACHED}, "✗ TARGET NOT REACHED (time limit)"),
+        ({"status": Status.STOPPED}, "✗ TARGET NOT REACHED (health event)"),
+        ({"status": Status.OUT_OF_MEMORY}, "✗ TARGET NOT REACHED (out of memory)"),
+        ({"status": None}, "✗ TARGET NOT REACHED (lost)"),
+        ({"proof": 9, "status": Status.CRASHED, "price": priced()}, "✓ TARGET REACHED   90.0 % of 10 fresh"),
+    ],
+    ids=str,
+)
+def test_each_ending_says_whether_the_target_is_reached(tmp_path: Path, fields: dict[str, Any], begins: str) -> None:
+    (run,) = read_ledger(write_run(tmp_path, "aa", **fields)).runs
+    lines = [line.plain for line in answer_lines(run, summarize_run(run), 1000)]
+    assert lines[0].startswith(begins) and len(lines) == 6
+    assert lines[0].endswith("cost $9.00") == ("price" in fields)
+
+
+def test_a_narrow_terminal_breaks_the_lines_between_figures(tmp_path: Path) -> None:
+    (run,) = read_ledger(write_run(tmp_path, "aa", scores=(5, 9), proof=9)).runs
+    lines = [line.plain for line in answer_lines(run, summarize_run(run), 60)]
+    assert lines[1].startswith("  90.0 % of 10") and lines[-4] == f"{'':11}learning 6 s · other 0 s"
 
 
 def test_it_waits_for_the_last_rows_of_other_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,13 @@ from rich.text import Text
 from ledger_lab.ledger import Cohort
 from ledger_lab.ledger.costs.model import sum_if_known
 from ledger_lab.ledger.costs.prices import OWNED, Price
+from ledger_lab.reports.answer import notes
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary, by_yardstick
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
 from ledger_lab.reports.ranks import rank_line
 from ledger_lab.reports.summary import RunSummary, status_cell
-from ledger_lab.units import counted, duration, energy, gigabytes, percent, quantity, target_share, usd
+from ledger_lab.units import counted, duration, energy, gigabytes, percent, target_share, usd
 
 if TYPE_CHECKING:
     from ledger_lab.reports.bottleneck import Bottleneck
@@ -119,21 +120,12 @@ def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) ->
 
 
 def _notes(summary: RunSummary) -> Iterator[Text]:
-    """Yield what is to be known about a run and its scores, its health events, and with what it began."""
+    """Yield the reason of a run's end, and what is to be known about it."""
     cell = status_cell(summary)
-    for detail in cell.details:
-        yield Text(f"{summary.run_id} {cell.text}: {detail}", style=_STYLES.get(cell.style, ""))
-    for each in summary.health:
-        times = f" ({each.times} times)" if each.times > 1 else ""
-        event = f"{summary.run_id} {each.event} at iteration {each.iteration}{times}"
-        yield Text(f"{event}: {each.evidence}; {each.advice}", style="yellow")
-    if (began := summary.began_from) is not None:
-        price = "unpriced" if began["usd"] is None else f"{usd(began['usd'])} at its declared price"
-        yield Text(
-            f"{summary.run_id} began with {began['checkpoint']} of run {began['run_id']} ({began['task']}), which had "
-            f"taken {duration(began['wall_s'])}, {price} and {quantity(began['env_steps'])} steps; these are not "
-            "counted here"
-        )
+    if summary.reason is not None:
+        yield Text(f"{summary.run_id} {cell.text}: {summary.reason}", style=_STYLES.get(cell.style, ""))
+    for note in notes(summary):
+        yield Text(f"{summary.run_id} ").append_text(note)
 
 
 def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottleneck]) -> set[str]:

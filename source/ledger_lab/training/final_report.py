@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 
@@ -10,10 +9,9 @@ from rich.console import Console
 
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
-from ledger_lab.names import as_started
-from ledger_lab.reports import render_report, summarize_run
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.answer import answer_lines, notes
 from ledger_lab.reports.terminal.console import make_lossy_console, tell_error
-from ledger_lab.units import duration
 
 _OTHERS_S = 5.0
 """How long the report waits for the last rows of other ranks [s]: until then, the time that is billed still grows."""
@@ -50,25 +48,11 @@ def _ended_run(run_dir: Path) -> Run:
 
 
 def show_final_report(run: Run, console: Console) -> None:
-    """Print a run's table, and the checkpoint that reached the target.
+    """Print what must be known about a run, and its answer in six lines.
 
     Args:
         run: The run, without the other runs of its cohort.
         console: Where to print.
     """
     summary = summarize_run(run)
-    console.print(render_report([summary], [], console.width))  # the other runs of its cohort were not read
-    first = summary.proven
-    if first is not None:
-        console.print(
-            f"target reached: {first.path} after {first.iteration} iterations, proven at "
-            f"{duration(summary.wall_to_target_s)} by {summary.heldout_successes} of {summary.heldout_episodes} fresh "
-            "episodes",
-            as_started(
-                f"watch it: ./isaaclab.sh -p scripts/play.py {shlex.quote(str(run.directory / first.path))} --video "
-                "--viz newton_gl"
-            ),
-            sep="\n",
-            style="green",
-            soft_wrap=True,
-        )
+    console.print(*notes(summary), *answer_lines(run, summary, console.width), sep="\n", soft_wrap=True)
