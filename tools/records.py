@@ -21,7 +21,7 @@ from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, median_time_cell, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run
 from ledger_lab.units import MISSING, duration, percent, quantity, share_within, target_share, usd
-from tools.study_tables import algorithms_table, budget_table, fields_table, median_words, update_to_data_table
+from tools.study_tables import algorithms_table, budget_table, median_words, update_to_data_table
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
 """The lines around a table in its page; the braces stand for the name of the table."""
@@ -114,13 +114,11 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "tasks": records_table,
     "phases": phases_table,
     "robustness": robustness_table,
-    "libraries": partial(algorithms_table, name="libraries-cpu"),
     **{
         f"off-policy-{task}": partial(algorithms_table, name=f"off-policy-{task}-cpu")
         for task in ("cartpole", "reach", "ant")
     },
     "off-policy-anymal": partial(budget_table, name="off-policy-anymal-cpu"),
-    "off-policy-fields": partial(fields_table, name="off-policy-fields-cpu"),
     "update-to-data": partial(update_to_data_table, name="update-to-data-cpu"),
 }
 """Functions that make the tables, by the names of their pages."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from ledger_lab.ledger.costs.time_to_target import RunTime, median_time_to_target
 from ledger_lab.ledger.libraries import dialect_of
-from ledger_lab.reports.compare import Outcome, RatioEstimate, compare_outcomes
 from ledger_lab.units import duration, quantity, usd
 
 _Run = Mapping[str, Any]
@@ -51,24 +50,6 @@ def update_to_data_table(records: Path, name: str) -> str:
         return f"{each * run['num_envs']:g} ({1000 * each:.1f})"
 
     return _table("gradient steps (per 1,000 environment steps)", arms, steps)
-
-
-def fields_table(records: Path, name: str) -> str:
-    """Return one row per arm of a study that changes single fields of a recipe; as :func:`algorithms_table`.
-
-    The arm ``recipe`` is the recipe. The others are compared with it as by ``study.py``: by the ratio of the geometric
-    means of their times. There are no p-values, because no test of so many arms finds anything with so few seeds.
-    """
-    arms = [sorted(runs, key=lambda run: run["seed"]) for runs in _arms(records, name)]
-    recipe, *changed = sorted(arms, key=lambda runs: not runs[0]["cohort"].endswith("-recipe"))
-    pairs = [(_outcomes(runs), _outcomes(recipe)) for runs in changed]
-    paired = all([run.seed for run in runs] == [run.seed for run in own] for runs, own in pairs)
-    ratios = [_ratio_words(compare_outcomes(runs, own, paired=paired, tested=False)[0]) for runs, own in pairs]
-    rows = [
-        (f"`{runs[0]['cohort'].partition('-')[2]}`", *_cells(runs)[:3], ratio)
-        for runs, ratio in zip((recipe, *changed), ("–", *ratios), strict=True)
-    ]
-    return _markdown([("arm", *_COLUMNS[:3], "time ÷ time of the recipe (95 %)"), *rows])
 
 
 def budget_table(records: Path, name: str) -> str:
@@ -139,32 +120,6 @@ def _best_score(run: _Run) -> str:
 def _reached(runs: Sequence[_Run]) -> str:
     """Return how many runs reached their target."""
     return f"{sum(run['target_reached'] for run in runs)} of {len(runs)}"
-
-
-def _outcomes(runs: Sequence[_Run]) -> list[Outcome]:
-    """Return the result of each run, for a comparison."""
-    return [
-        Outcome(
-            run_id=run["run_id"],
-            seed=run["seed"],
-            reached_target=run["target_reached"],
-            seconds=time.observed_s,
-            usd=run["billable_usd"],
-        )
-        for run, time in zip(runs, _times(runs), strict=True)
-    ]
-
-
-def _ratio_words(estimate: RatioEstimate) -> str:
-    """Return a ratio, with its interval if there are enough runs; a bound where runs of an arm missed the target."""
-    if estimate.ratio is None:
-        return "–"
-    bound = {"exact": "", "at_least": "> ", "at_most": "< "}[estimate.bound]
-    ratio = f"{bound}{estimate.ratio:.2f}"
-    if estimate.interval is None:
-        return ratio
-    low, high = estimate.interval
-    return f"{ratio} [{low:.2f}, {'∞' if math.isinf(high) else f'{high:.2f}'}]"
 
 
 def _range(figures: Sequence[float], written: Callable[[float], str]) -> str:

@@ -25,7 +25,7 @@ from ledger_lab.units import duration, percent
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
 from tools.records import BEGIN, END, TABLES, phases_table, records_table, robustness_table, write_tables
-from tools.study_tables import algorithms_table, budget_table, fields_table, update_to_data_table
+from tools.study_tables import algorithms_table, budget_table, update_to_data_table
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
@@ -241,21 +241,6 @@ def test_gradient_steps_are_given_per_step_of_all_environments(tmp_path: Path) -
     reported(tmp_path, "study", run_of("four", 1, **four), run_of("two", 1))
     rows = update_to_data_table(tmp_path, "study").splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| 2 (7.8)", "| 4 (15.6)"]
-
-
-def test_changed_fields_are_compared_with_the_recipe(tmp_path: Path) -> None:
-    seeds = (1, 2, 3, 4, 5, 6)
-    runs = [run_of("fields-n_step_3", seed, wall_to_target_s=120.0) for seed in reversed(seeds)]
-    runs += [run_of("fields-recipe", seed) for seed in seeds]
-    missed = {"target_reached": False, "wall_to_target_s": None, "wall_s": 240.0, "checkpoints": []}
-    runs += [run_of("fields-critics_5", seed, **(missed if seed > 1 else {})) for seed in seeds]
-    runs += [run_of("fields-never", seed, **missed) for seed in seeds]
-    reported(tmp_path, "study", *runs)
-    recipe, slower, misses, never = (row.split(" | ") for row in fields_table(tmp_path, "study").splitlines()[2:])
-    assert recipe == ["| `recipe`", "6 of 6", "1:00 (1:00 to 1:00)", "2 k", "– |"]
-    assert slower[0] == "| `n_step_3`" and slower[4] == "2.00 [2.00, 2.00] |"
-    assert misses[1] == "1 of 6" and misses[4].startswith("> 3.17 [") and misses[4].endswith(", ∞] |")
-    assert never[1:4] == ["0 of 6", "> 4:00", "> 3 k"] and never[4].startswith("> 4.00 [")
 
 
 def test_trainings_with_a_budget_show_their_best_scores(tmp_path: Path) -> None:
