@@ -128,7 +128,7 @@ def test_the_readme_shows_the_policies_that_come_with_the_package(task: str) -> 
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 120
 
 
 def test_every_script_has_a_guide() -> None:

@@ -88,7 +88,8 @@ def _of_file(path: Path) -> FoundCheckpoint:
     directory = next((parent for parent in path.parents if any(parent.glob("journal-*.jsonl*"))), None)
     if directory is None:
         raise UserError(
-            f"checkpoint {path} is not in the directory of a run: put it back beside the journal of its run"
+            f"no run of LedgerLab has saved {path}: train the task with scripts/train.py, or put the file back beside "
+            "the journal of its run"
         )
     run = find_run(str(directory), directory)
     for checkpoint in (FoundCheckpoint(run, saved) for saved in run.checkpoints):
