@@ -172,7 +172,7 @@ build() {
     compile_modules "$python" || say "they could not be compiled; programs start more slowly"
     fingerprint >"$stamp.new"
     mv -- "$stamp.new" "$stamp"
-    say "ready"
+    say "installed in $(printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60))), once; the clock of the run starts now"
 }
 
 # Runs build for one caller at a time; the others wait, and then have nothing left to do.

@@ -191,6 +191,7 @@ def test_an_active_environment_without_isaac_lab_3_0_is_passed_over(
     result = workshop.run("-p", "-c", "import os; print(os.environ['VIRTUAL_ENV'])")
     assert result.stdout.strip() == str(workshop.root / ".venv")
     assert workshop.steps() == ["venv", "pip", "sync", "install", "compile"]
+    assert re.search(r"installed in \d+:\d\d, once; the clock of the run starts now\n$", result.stderr)
 
 
 def test_an_active_environment_without_ledger_lab_is_told_how_to_get_it(

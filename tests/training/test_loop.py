@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import re
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,11 +27,13 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.reports import summarize_run
+from ledger_lab.reports.terminal import progress
+from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_LIMIT
 from ledger_lab.training.health.monitor import HealthEvent
 from ledger_lab.training.judge import Judged
 from ledger_lab.training.launch import World
-from ledger_lab.training.loop import EpisodeEndings, TrainingLoop
+from ledger_lab.training.loop import EpisodeEndings, TimeLimit, TrainingLoop
 from ledger_lab.training.ranks import Agreement
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.supervision.attempt import Attempt
@@ -53,6 +57,8 @@ class Trainer:
 
 class Judge:
     """Finds a result after some iterations."""
+
+    proving = False
 
     def __init__(self, found: Mapping[int, Judged], ends_after: int | None = None) -> None:
         self.last, self.found, self.ends_after, self.done = None, found, ends_after, 0
@@ -113,7 +119,12 @@ class Made:
     """A loop of fakes around the real thing."""
 
     def __init__(
-        self, trainer: Trainer, judge: Judge | None = None, group: Any = ALONE, limit_s: float | None = None
+        self,
+        trainer: Trainer,
+        judge: Judge | None = None,
+        group: Any = ALONE,
+        limit_s: float | None = None,
+        console: Console | None = None,
     ) -> None:
         plan: Any = SimpleNamespace(
             world=World(),
@@ -128,7 +139,26 @@ class Made:
         self.attempt, self.keeper, self.watch = Attempt(20.0, resumable=False), Keeper(), Watch()
         parts: Any = (self.watch, trainer, judge, self.keeper)
         endings = lambda: {"time_out": trainer.iterations, "fell": 0}  # noqa: E731
-        self.loop = TrainingLoop(plan, group, self.attempt, self.writer, *parts, endings, Console(quiet=True))
+        self.loop = TrainingLoop(
+            plan, group, self.attempt, self.writer, *parts, endings, console or Console(quiet=True)
+        )
+
+
+def test_a_line_shows_the_clock_of_the_run_and_scores_in_per_cent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(TimeLimit, "elapsed_s", lambda self: 3725.0)
+    judge, out = Judge({}), io.StringIO()
+    judge.last, judge.proving = result("aaaaaaaa", "m.pt", 9, purpose="check"), True
+    made = Made(Trainer(mean_return=1.5), judge, console=make_console(out))
+    made.loop.run()
+    begun, *lines, last = out.getvalue().splitlines()
+    assert begun == "training, iteration …"
+    assert re.fullmatch(
+        r"training, iteration 5/10 · 320 steps · .+ steps/s · return 1\.50 · check 90\.0 % · proof running · 1:02:05 · "
+        r"at most 0:00 left",
+        lines[4],
+    )
+    assert last.endswith("proof running · 1:02:05"), "nothing is left"
 
 
 def test_each_iteration_is_written_and_the_last_state_is_saved() -> None:

@@ -90,6 +90,11 @@ class Judge:
         """Whether a policy is proven, and the run is to end at the target."""
         return self.proven is not None and self._plan.request.stop_at_target
 
+    @property
+    def proving(self) -> bool:
+        """Whether the episodes of a proof are running."""
+        return self._scored is not None and self._scored.what.purpose == "proof"
+
     def state(self) -> dict[str, Any]:
         """Return what :meth:`resume` needs besides the results of the run, as plain values."""
         scored = None if self._scored is None else self._scored.saved.to_data()

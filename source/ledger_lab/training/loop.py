@@ -15,7 +15,7 @@ from rich.console import Console
 from ledger_lab.ledger import UNSTABLE, CheckpointSaved, Status
 from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.loggers.sink import start_loggers
-from ledger_lab.reports.terminal.progress import Progress, judged, training_figures
+from ledger_lab.reports.terminal.progress import Progress, judged
 from ledger_lab.training.health.monitor import HealthWatch
 from ledger_lab.training.judge import Judge
 from ledger_lab.training.plan import TrainPlan
@@ -26,6 +26,7 @@ from ledger_lab.training.runners.recorded_calls import replaced
 from ledger_lab.training.state import StateKeeper
 from ledger_lab.training.supervision.attempt import Attempt
 from ledger_lab.training.writer import RunWriter
+from ledger_lab.units import quantity
 
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
@@ -66,10 +67,14 @@ class TimeLimit:
     wall_ns: Callable[[], int]
     """Returns the age of this attempt [ns]."""
 
+    def elapsed_s(self) -> float:
+        """Return the age of the run: the time of all attempts [s]."""
+        return (self.spent_ns + self.wall_ns()) / 1e9
+
     @property
     def passed(self) -> bool:
         """Whether the time is used up. The clocks of processes differ, so they must agree on the answer."""
-        return self.limit_s is not None and self.spent_ns + self.wall_ns() >= self.limit_s * 1e9
+        return self.limit_s is not None and self.elapsed_s() >= self.limit_s
 
     def error(self, when: str) -> LimitReachedError:
         """Return the reason of the end.
@@ -77,9 +82,8 @@ class TimeLimit:
         Args:
             when: What the run was doing, or had done.
         """
-        spent_s = (self.spent_ns + self.wall_ns()) / 1e9
         return LimitReachedError(
-            f"--limit_s {self.limit_s:g} was used up {when}, after {spent_s:.1f} s in all attempts"
+            f"--limit_s {self.limit_s:g} was used up {when}, after {self.elapsed_s():.1f} s in all attempts"
         )
 
 
@@ -126,7 +130,8 @@ class TrainingLoop:
         self._earlier = 0 if plan.resumed is None else plan.resumed.state.iteration
         self._limited_at: int | None = None
         """The iteration in which the run's time was used up."""
-        self._progress = Progress(console, "training", plan.batch.max_iterations, self._earlier)
+        most = plan.batch.max_iterations
+        self._progress = Progress(console, "training, iteration", most, self._earlier, self.limit.elapsed_s)
 
     def run(self) -> Status:
         """Train to the end of the budget, the time limit, the target, a health event or a signal.
@@ -225,13 +230,17 @@ class TrainingLoop:
 
     def _show(self, iterations: int, figures: Mapping[str, float], phase_ns: dict[str, int]) -> None:
         """Show the progress."""
-        loop_ns = self._writer.train_ns + self._writer.evaluate_ns
-        line = training_figures(self._writer.env_steps, loop_ns / 1e9)
+        writer, judge = self._writer, self._judge
+        parts = [f"{quantity(writer.env_steps)} steps"]
+        if (loop_ns := writer.train_ns + writer.evaluate_ns) > 0:
+            scoring = " with scoring" if writer.evaluate_ns else ""
+            parts.append(f"{quantity(1e9 * writer.env_steps / loop_ns)} steps/s{scoring}")
         if "mean_return" in figures:
-            line += f" · return {figures['mean_return']:.2f}"
-        if self._judge is not None and self._judge.last is not None:
-            line += f" · held out {judged(self._judge.last)}"
-        self._progress.advance(iterations, line, phase_ns)
+            parts.append(f"return {figures['mean_return']:.2f}")
+        if judge is not None:
+            parts += [] if judge.last is None else [judged(judge.last)]
+            parts += ["proof running"] if judge.proving else []
+        self._progress.advance(iterations, " · ".join(parts), phase_ns)
 
 
 class EpisodeEndings:

@@ -58,6 +58,8 @@ from ledger_lab.training.runners.session import (
 )
 from ledger_lab.training.show import (
     is_refused,
+    show_building,
+    show_built,
     show_failure,
     show_loss,
     show_reasons,
@@ -167,7 +169,8 @@ def _carry_out(
             with _errors_of_beginning(plan):
                 writer = _begin(plan, group, started_ns, link, shutdown, console)
                 terminal.keep_log(plan.log)  # a log without journals shows that the journals were removed
-                shutdown.enter_context(metered_compilation(writer.clock))
+                building = functools.partial(show_building, console)
+                built = shutdown.enter_context(metered_compilation(writer.clock, building))
                 shutdown.enter_context(metered_collectives(writer.clock))
                 peak = functools.partial(peak_gpu_memory_bytes, plan.device)
                 attempt = life.enter_context(attempt_life(writer, link, begin, peak, plan.resumed is not None))
@@ -177,6 +180,7 @@ def _carry_out(
             shutdown.enter_context(simulation_app(plan.env_cfg, plan.launcher_args))
             attempt.status = _train_and_judge(plan, group, attempt, writer, console, judge, loop)
         show_failure(plan, attempt, link.ended, terminal)
+        show_built(built, console)
         if plan.world.first and not is_refused(attempt, link.ended):
             if not attempt.begun:
                 start_loggers(plan.run_dir, plan.request.logger)  # a dashboard shows a failed start, too
@@ -368,7 +372,7 @@ def _judge_last(
     """
     clock.set_base(Phase.EVALUATE)
     if judge.proven is None and trained is not Status.LIMIT_REACHED:
-        with Progress(console, "scoring the last policy", None) as progress:
+        with Progress(console, "scoring the last policy, step", None, elapsed_s=limit.elapsed_s) as progress:
             steps = itertools.count(1)
             judge.finish(lambda: progress.advance(next(steps)), lambda: limit.passed)
         if judge.cut_short:

@@ -11,13 +11,14 @@ from rich.text import Text
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptEnded, Status
 from ledger_lab.ledger.endings import reason_of
+from ledger_lab.ledger.meters.compilation import Built
 from ledger_lab.panels import ERROR_BUDGET
 from ledger_lab.panels.checks import Prospects
 from ledger_lab.reports.terminal.console import Terminal, tell_error
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.recipes.settings import read_setting
 from ledger_lab.training.supervision.attempt import Attempt
-from ledger_lab.units import counted, percent
+from ledger_lab.units import counted, duration, percent
 
 if TYPE_CHECKING:
     from ledger_lab.off_policy.replay_memory import ReplayMemory
@@ -61,10 +62,22 @@ def show_settings(plan: TrainPlan, console: Console) -> None:
         *_defaults_for_gpu(plan),
         plan.run_dir,
         *_prospects(plan),
-        "starting the simulation (on a new machine kernels are compiled first, which takes minutes) …",
+        "starting the simulation …",
         sep="\n",
         soft_wrap=True,
     )
+
+
+def show_building(console: Console) -> None:
+    """Print that kernels are compiled."""
+    console.print("compiling kernels, once per machine (on a new machine, this takes minutes) …", soft_wrap=True)
+
+
+def show_built(built: Built, console: Console) -> None:
+    """Print how much of the run's time compiled kernels, if it is a second or more."""
+    if built.time_ns >= 1e9:
+        spent = duration(built.time_ns / 1e9)
+        console.print(f"{spent} of the run compiled kernels, once per machine: the next run starts sooner")
 
 
 def show_replay(memory: ReplayMemory, saved: bool, processes: int, console: Console) -> None:

@@ -23,7 +23,8 @@ def test_building_a_kernel_counts_as_compile_and_launching_it_does_not(tmp_path,
     kernel = __import__(source.stem).double
     values = warp.ones(4, dtype=float, device="cpu")
     clock = PhaseClock(time.perf_counter_ns())
-    with metered_compilation(clock):
+    told: list[str] = []
+    with metered_compilation(clock, lambda: told.append("builds")) as built:
         with clock.window(Phase.SIMULATE):
             warp.launch(kernel, dim=4, inputs=[values], device="cpu")
         first, _ = clock.flush()
@@ -33,6 +34,11 @@ def test_building_a_kernel_counts_as_compile_and_launching_it_does_not(tmp_path,
     assert values.numpy().tolist() == [4.0] * 4
     assert first["compile"] > 10 * first["simulate"]
     assert "compile" not in second
+    assert told == ["builds"] and 0 < built.time_ns <= first["compile"]
+    kernel.module.unload()
+    with metered_compilation(clock, lambda: told.append("builds")) as built:
+        warp.launch(kernel, dim=4, inputs=[values], device="cpu")
+    assert built.time_ns == 0 and told == ["builds"], "its cache has the kernel"
 
 
 def test_torch_compiles_once_for_the_phase_compile_and_then_computes() -> None:

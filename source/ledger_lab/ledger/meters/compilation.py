@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
@@ -13,8 +15,16 @@ _LOADING = "Module "
 """Prefix of the name of the timer that Warp uses only around building and loading a module."""
 
 
+@dataclass
+class Built:
+    """Kernels that Warp has compiled, because no cache had them."""
+
+    time_ns: int = 0
+    """Time for which the calling thread has compiled [ns]; a part of the phase ``compile``."""
+
+
 @contextmanager
-def metered_compilation(clock: PhaseClock) -> Iterator[None]:
+def metered_compilation(clock: PhaseClock, on_build: Callable[[], None] = lambda: None) -> Iterator[Built]:
     """Count Warp's module builds and loads, and its CUDA-graph captures, for the phase ``compile``.
 
     Warp runs both inside context managers of its own. This function replaces them by context managers that also open a
@@ -22,10 +32,29 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
 
     Args:
         clock: The clock; it counts only the calling thread.
+        on_build: Called before the first kernels are compiled; loading compiled kernels does not count.
+
+    Yields:
+        How long kernels have been compiled.
     """
     import warp
+    from warp._src import build as builder
 
-    owner = threading.get_ident()
+    owner, built = threading.get_ident(), Built()
+
+    def metered(build: Callable[..., Any]) -> Callable[..., Any]:
+        def build_and_count(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passes through
+            if threading.get_ident() != owner:
+                return build(*args, **kwargs)
+            if not built.time_ns:
+                on_build()
+            began_ns = time.perf_counter_ns()
+            try:
+                return build(*args, **kwargs)
+            finally:
+                built.time_ns += time.perf_counter_ns() - began_ns
+
+        return build_and_count
 
     class MeteredTimer(warp.ScopedTimer):
         """Warp's timer, extended: it opens a window while it times the loading of a module."""
@@ -60,12 +89,15 @@ def metered_compilation(clock: PhaseClock) -> Iterator[None]:
             finally:
                 clock.close()
 
-    timer, capture = warp.ScopedTimer, warp.ScopedCapture
+    originals = [(warp, "ScopedTimer", warp.ScopedTimer), (warp, "ScopedCapture", warp.ScopedCapture)]
+    originals += [(builder, name, getattr(builder, name)) for name in ("build_cpu", "build_cuda")]
     warp.ScopedTimer, warp.ScopedCapture = MeteredTimer, MeteredCapture
+    builder.build_cpu, builder.build_cuda = metered(builder.build_cpu), metered(builder.build_cuda)
     try:
-        yield
+        yield built
     finally:
-        warp.ScopedTimer, warp.ScopedCapture = timer, capture
+        for module, name, original in originals:
+            setattr(module, name, original)
 
 
 @contextmanager

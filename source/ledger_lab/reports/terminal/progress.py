@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.units import PHASE_STYLES, duration, quantity
+from ledger_lab.units import PHASE_STYLES, duration, percent
 
 _LINE_EVERY_S = 10.0
 _BAR_WIDTH = 60
@@ -23,7 +24,14 @@ _BAR_WIDTH = 60
 class Progress:
     """Progress of one task, as a bar and a line of figures that also suits a log file."""
 
-    def __init__(self, console: Console, title: str, total: int | None, begun: int = 0) -> None:
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        total: int | None,
+        begun: int = 0,
+        elapsed_s: Callable[[], float] | None = None,
+    ) -> None:
         """Begin.
 
         Args:
@@ -31,8 +39,10 @@ class Progress:
             title: What is being done.
             total: Number of steps; ``None`` if unknown.
             begun: Number of steps that were done before.
+            elapsed_s: Clock of a run that may end before all steps are done [s]. By default, the clock starts here.
         """
         self._console, self._title, self._total, self._begun = console, title, total, begun
+        self._elapsed_s = elapsed_s
         self._began_s = self._line_s = time.monotonic()
         self._done, self._figures = begun, ""
         self._phases: Counter[str] = Counter()
@@ -59,7 +69,7 @@ class Progress:
         """Stop drawing, and print one last line."""
         if self._console.is_terminal:
             self._live.stop()
-        self._console.print(self._line(), markup=False, soft_wrap=True)
+        self._console.print(self._line(last=True), markup=False, soft_wrap=True)
 
     def advance(self, done: int, figures: str = "", phase_ns: dict[str, int] | None = None) -> None:
         """Update the display.
@@ -76,13 +86,15 @@ class Progress:
             self._line_s = now_s
             self._console.print(self._line(), markup=False, soft_wrap=True)
 
-    def _line(self) -> str:
+    def _line(self, *, last: bool = False) -> str:
         """Return the progress in one line."""
-        elapsed_s = time.monotonic() - self._began_s
+        passed_s = time.monotonic() - self._began_s
         count = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
-        parts = [f"{self._title} {count}", self._figures, duration(elapsed_s)]
-        if self._total is not None and self._begun < self._done < self._total:
-            parts.append(f"{duration(elapsed_s * (self._total - self._done) / (self._done - self._begun))} left")
+        shown_s = passed_s if self._elapsed_s is None else self._elapsed_s()
+        parts = [f"{self._title} {count}", self._figures, duration(shown_s)]
+        if not last and self._total is not None and self._begun < self._done < self._total:
+            left_s = passed_s * (self._total - self._done) / (self._done - self._begun)
+            parts.append(f"{'' if self._elapsed_s is None else 'at most '}{duration(left_s)} left")
         return " · ".join(part for part in parts if part)
 
     def _draw(self) -> Group:
@@ -152,15 +164,11 @@ def phase_bar(phase_ns: dict[str, int], width: int) -> list[Text]:
     return [bar, legend]
 
 
-def training_figures(env_steps: int, loop_s: float) -> str:
-    """Return steps and steps per second of the training loop, scoring included, in a few words."""
-    rate = f"{quantity(env_steps / loop_s)} steps/s (wall)" if loop_s > 0 else ""
-    return " · ".join(part for part in (f"{quantity(env_steps)} steps", rate) if part)
-
-
 def judged(result: PanelResult) -> str:
     """Return a held-out score in a few words."""
     if result.invalid is not None:
-        return f"invalid ({result.invalid})"
-    what = "proven by" if result.proves else "proving" if result.purpose == "proof" else "checked"
-    return f"{what} {result.outcomes.successes}/{result.outcomes.episodes}"
+        return f"{result.purpose} invalid ({result.invalid})"
+    score = f"{result.purpose} {percent(result.outcomes.successes / result.outcomes.episodes)}"
+    if result.purpose == "check":
+        return score
+    return f"{score} ({'passed' if result.proves else 'not enough'})"
