@@ -168,7 +168,7 @@ class TrainingLoop:
         return Status.COMPLETED
 
     def on_iteration(self, iterations: int, figures: Mapping[str, float]) -> bool:
-        """Write rows, compare the learners, show progress, score policies and save the state, in this order.
+        """Write rows, compare the learners, score policies, show progress and save the state, in this order.
 
         Args:
             iterations: Iterations completed.
@@ -194,11 +194,11 @@ class TrainingLoop:
         with writer.clock.window(Phase.LOG):
             self._gradients.after_iteration(iterations)
         compare_learners(self._group, iterations, self._earlier, self._trainer, writer.clock, writer.append)
-        self._show(iterations, figures, phase_ns)
         if self._judge is not None:
             self._take_results(self._judge, iterations)
-            if self._judge.ends_training:
-                return False
+        self._show(iterations, figures, phase_ns)
+        if self._judge is not None and self._judge.ends_training:
+            return False
         self._attempt.error = self._watch.stopped
         agreed = self._agree()
         if agreed.stopped:
