@@ -31,6 +31,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_preserve_defaults = True  # the value of a default such as os.environ must not be published

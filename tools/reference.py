@@ -150,7 +150,7 @@ def rows_page() -> str:
     parts = [
         "# Row kinds",
         "A journal holds rows of these kinds only. Durations are in nanoseconds. The "
-        "[Python API](../api/ledger.md) describes `DeviceSample`, `HostSample` and `Outcomes`.",
+        "[Python API](../api.md) describes `DeviceSample`, `HostSample` and `Outcomes`.",
     ]
     for name, kind in KINDS.items():
         docs = {base_name: text for base in reversed(kind.__mro__[:-1]) for base_name, text in _docs(base).items()}
