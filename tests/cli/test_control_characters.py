@@ -68,7 +68,7 @@ def test_errors_show_control_characters(capsys: pytest.CaptureFixture[str]) -> N
 def test_reports_of_hostile_fields_show_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = set()
     for folder, hostile in write_hostile_runs(tmp_path / "logs", HOSTILE):
-        for program, arguments in ((build_report, ["--checkpoints", "--instance", "local"]), (verify_ledger, [])):
+        for program, arguments in ((build_report, ["--details", "--instance", "local"]), (verify_ledger, [])):
             try:
                 program(["--log_root", str(folder), *arguments])
             except Exception as error:  # a text in the place of a number ends most reports

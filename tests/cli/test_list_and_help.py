@@ -84,7 +84,7 @@ WORDS = {
     "export_policy": ["contract.json", "--tolerance"],
     "play": ["--video_length", "--pretrained"],
     "profile_run": ["--trace", "--nsys", "--iterations"],
-    "report": ["--json", "--checkpoints", "--prices"],
+    "report": ["--json", "--details", "--prices"],
     "search": ["--at_once", "sealed seeds", "search.py ant_recipe --status"],
     "train": ["--cohort_size", "physics=NAME"],
 }

@@ -53,7 +53,7 @@ def test_a_command_gets_its_arguments_and_its_status_is_passed_on() -> None:
 
 def test_messages_name_commands_as_the_user_has_started_this_one(tmp_path: Path) -> None:
     shown = ledgerlab("report", "--help").stdout
-    assert shown.startswith("usage: ledgerlab report [-h]") and "  ledgerlab report COHORT --checkpoints" in shown
+    assert shown.startswith("usage: ledgerlab report [-h]") and "  ledgerlab report COHORT --details" in shown
     assert "isaaclab.sh" not in shown and "ledgerlab verify_ledger" in " ".join(shown.split())
     damaged = tmp_path / "journal-1-0.jsonl"
     damaged.write_text("nonsense\n")

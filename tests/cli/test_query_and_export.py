@@ -62,7 +62,7 @@ def test_without_a_query_every_column_is_listed(capsys: pytest.CaptureFixture[st
         (("query", "SELECT 1 AS a, 2 AS a", "--json", "-"), "two columns are called 'a'"),
         (("query", "SELECT 1", "--csv", "/proc/nope/out.csv"), "cannot write /proc/nope/out.csv"),
         (("query", f"SELECT {2**100} AS x", "--json", "-"), "CAST it to DOUBLE or VARCHAR"),
-        (("page", "page.html", "--checkpoints"), "unknown argument '--checkpoints'"),
+        (("page", "page.html", "--details"), "unknown argument '--details'"),
         (("aa", "compare", "bb"), "no run or cohort 'compare'"),
         (("compare", "aa"), "the following arguments are required: B"),
         (("--prices", "mine.toml"), "also name an entry of the file with --instance"),

@@ -114,7 +114,7 @@ def run_commands(root: Path, out: Path) -> None:
     """Ask for everything that commands say of a ledger; only errors for users are let pass."""
     for command, args in (
         (verify_ledger, []),
-        (build_report, ["--checkpoints"]),
+        (build_report, ["--details"]),
         (build_report, ["--json", str(out / "report.json")]),
         (build_report, ["query", "SELECT * FROM runs JOIN attempts USING (run_id)", "--json", str(out / "sql.json")]),
     ):

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import read_ledger
 from ledger_lab.ledger.libraries import agent_key
-from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
-from ledger_lab.reports.bottleneck import find_bottlenecks
 from tests.fakes.bottlenecks import GPU, MS, advised, bottlenecks, step_ms, write_phases
 
 
@@ -129,7 +124,9 @@ def test_the_share_that_a_device_determined_is_told_if_it_was_measured(tmp_path:
     assert (found["aa"].device_bound, found["bb"].device_bound) == (None, pytest.approx(0.9))
 
 
-def test_the_report_has_a_line_each_and_the_json_has_everything(tmp_path: Path) -> None:
+def test_the_report_has_the_best_advice_and_the_json_has_everything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for run_id, envs in (("aa", 200), ("bb", 400)):
         write_phases(tmp_path / "logs", run_id, {"simulate": step_ms(envs)}, num_envs=envs, startup_ms=500)
     out = tmp_path / "report.json"
@@ -138,11 +135,9 @@ def test_the_report_has_a_line_each_and_the_json_has_everything(tmp_path: Path) 
     assert run["bottleneck"]["phase"] == "simulate"
     assert run["bottleneck"]["advice"][0]["action"] == "train in 400 environments instead of 200"
     assert {"gain", "basis", "caveat"} <= set(run["bottleneck"]["advice"][0])
-    runs = read_ledger(tmp_path / "logs").runs
-    summaries = [summarize_run(each) for each in runs]
-    drawn = StringIO()
-    report = render_report(summaries, summarize_cohorts(summaries), 200, find_bottlenecks(runs, summaries))
-    Console(file=drawn, width=400).print(report)
-    lines = drawn.getvalue().splitlines()
-    place = next(index for index, line in enumerate(lines) if line.startswith("aa took"))
-    assert lines[place + 1].startswith("  → train in 400 environments instead of 200: −")
+    capsys.readouterr()
+    assert build_report(["aa", "--log_root", str(tmp_path / "logs")]) == 0
+    shown = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
+    assert ["advice", "train in 400 environments instead of 200"] in [
+        [words[0], words[-1].partition(":")[0]] for words in shown
+    ]

@@ -23,7 +23,7 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.ledger.costs.prices import load_prices
-from ledger_lab.reports import RunSummary, render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import RunSummary, render_cohort, render_run, summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle
 from ledger_lab.reports.cohort_summary import spend_cell
 from ledger_lab.reports.summary import evaluation_afterwards_cell
@@ -154,11 +154,11 @@ def test_an_evaluation_is_on_the_terminal_on_the_page_and_in_the_bundle(tmp_path
     summary = summarize_run(run)
     (cohort,) = summarize_cohorts([summary])
     out = StringIO()
-    Console(file=out, width=400).print(render_report([summary], [cohort], 400))
+    Console(file=out, width=400).print(render_run(run, summary, None, 400), render_cohort(cohort, 400))
     assert "evaluation afterwards: 0:42, $0.42" in out.getvalue()
     assert "$0.09 spent" in out.getvalue()
     assert spend_cell(cohort).details == ("evaluation afterwards: 0:42, $0.42",)
-    assert spend_cell(cohort).details[0] in out.getvalue().split("cohort c: ")[1]
+    assert spend_cell(cohort).details[0] in out.getvalue().split("\ncohort ")[1]
     extra = training_bundle(run, summary)["extra"]
     assert extra["ledger_lab/evaluation_afterwards_s"] == 42.0
     assert extra["ledger_lab/evaluation_afterwards_usd"] == pytest.approx(0.42)

@@ -21,7 +21,7 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.ranks import rank_line
+from ledger_lab.reports.ranks import rank_words
 from tests.fakes.ledgers import SECOND, declared, window, write_run
 
 
@@ -73,8 +73,8 @@ def test_each_process_counts_and_the_slowest_is_named(tmp_path: Path) -> None:
     assert summary.peak_host_memory_gb == 3.0, "of the process that took most"
     assert summary.host is not None
     assert (summary.host.peak_memory_gb, summary.host.cpu_s_per_s) == (2.0, 2.0), "all processes together"
-    (line,) = rank_line("aa", summary.ranks)
-    assert "synchronize 0 % of the training loop on rank 0" in line and "to 33 % on rank 1 (b)" in line
+    line = rank_words(summary.ranks)
+    assert "synchronize takes 0 % of the training loop on rank 0" in line and "to 33 % on rank 1 (b)" in line
 
 
 def test_learners_are_compared_by_each_processs_journal(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_learners_are_compared_by_each_processs_journal(tmp_path: Path) -> None:
         run_dir = write_run(tmp_path / name, "aa", world_size=2, compared=compared("ab", "cd"))
         second_rank(run_dir, compared=compared(*theirs))
         (run,) = read_ledger(tmp_path / name).runs
-        (line,) = rank_line("aa", summarize_run(run).ranks)
+        line = rank_words(summarize_run(run).ranks)
         said.append(line.partition("; their learners ")[2])
     assert said == [
         "were equal to the last bit whenever compared (2 ×), after iteration 2 with SHA-256 cdcdcdcdcdcd…",
@@ -100,7 +100,7 @@ def test_a_run_of_one_process_has_no_waiting_time(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = read_ledger(tmp_path).runs
     summary = summarize_run(run)
-    assert summary.ranks == rank_line("aa", summary.ranks) == []
+    assert (summary.ranks, rank_words(summary.ranks)) == ([], "")
 
 
 def test_another_process_records_the_end_if_the_first_vanished(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_own_hardware_shows_the_energy_cost_separately(
     book = tmp_path / "mine.toml"
     book.write_text(OWN)
     arguments = ("--prices", str(book), "--instance", "mine")
-    text = printed(log_root, capsys, *arguments)
+    text = printed(log_root, capsys, *arguments, "--details")
     assert "mine at $1 per hour (owned, 1 × NVIDIA RTX 4090 24GB, $43830 over 5 years, 100% in use, $0.36" in text
     run = json.loads(printed(log_root, capsys, *arguments, "--json", "-"))["runs"][0]
     assert run["billable_usd"] == pytest.approx(9 / 3600 * (1.0 + 3.6))
@@ -95,7 +95,7 @@ def test_unknown_energy_leaves_the_cost_unknown(
     book = tmp_path / "mine.toml"
     book.write_text(OWN.replace("power_w = 10_000\n", ""))
     arguments = ("--prices", str(book), "--instance", "mine")
-    assert "set power_w for your own hardware" in printed(log_root, capsys, *arguments)
+    assert "set power_w for your own hardware" in printed(log_root, capsys, *arguments, "--details")
     run = json.loads(printed(log_root, capsys, *arguments, "--json", "-"))["runs"][0]
     assert (run["billable_usd"], run["energy_usd"]) == (None, None)
 

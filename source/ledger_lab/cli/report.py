@@ -13,7 +13,14 @@ from rich.text import Text
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.cores import no_collection
-from ledger_lab.reports import absent_cohort_lines, render_checkpoints, render_report, render_repricing, summarize_run
+from ledger_lab.reports import (
+    absent_cohort_lines,
+    render_cohort,
+    render_report,
+    render_repricing,
+    render_run,
+    summarize_run,
+)
 from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, json_flag, runs_flag, select
 from ledger_lab.reports.terminal.console import make_console, write_json
@@ -43,9 +50,9 @@ class ReportRequest(PricedRequest):
     program = Program(
         name="report.py",
         description=(
-            "Show the results of every run of a ledger: status, held-out success, time to the target, cost, "
-            "environment steps per second, peak memory and the share of time that evaluation took. Failed runs are "
-            "shown, too. If you name runs or cohorts, the report also says where their time went. "
+            "Show the results of every run of a ledger: status, held-out success, time to the target, cost and "
+            "environment steps per second. Failed runs are shown, too. If you name one run, the report shows "
+            "everything about it. "
             f"The table shows at most {SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts; "
             "--json writes all runs. If a journal is damaged, its run is left out, and the exit status is 1. "
             "scripts/verify_ledger.py then shows the damage.\n\n"
@@ -58,7 +65,7 @@ class ReportRequest(PricedRequest):
         ),
         examples=(
             "report.py",
-            "report.py COHORT --checkpoints",
+            "report.py COHORT --details",
             "report.py compare time-to-target-stock time-to-target-tuned --log_root records/time-to-target-cpu",
             "report.py page page.html --follow 15",
             'report.py query "SELECT cell, avg(success::INT) FROM episodes GROUP BY cell ORDER BY 2"',
@@ -69,8 +76,10 @@ class ReportRequest(PricedRequest):
 
     runs: tuple[str, ...] = runs_flag()
     json: str | None = json_flag()
-    checkpoints: bool = flag(
-        False, "Also show the scores, times and memory of every checkpoint, and how training episodes ended."
+    details: bool = flag(
+        False,
+        "Also show everything about each run: where its time went, what would save most of it, and the scores of its "
+        "checkpoints.",
     )
 
     def __post_init__(self) -> None:
@@ -129,21 +138,24 @@ def _as_json(request: ReportRequest, found: Selection) -> dict[str, object]:
 
 def _show(request: ReportRequest, found: Selection) -> None:
     """Print the table of runs, with what needs attention below it."""
-    console, summaries = make_console(), found.contents.summaries
+    console, contents = make_console(), found.contents
     if found.price is not None:
-        console.print(render_repricing(found.price, summaries))
-    bottlenecks, details = _bottlenecks(found) if request.runs else None, bool(request.runs)
-    console.print(render_report(summaries, found.contents.cohorts, console.width, bottlenecks, details=details))
+        console.print(render_repricing(found.price, contents.summaries))
+    one = len(contents.summaries) == 1
+    if not one:
+        console.print(render_report(contents.summaries, contents.cohorts, console.width))
+    if one or request.details:
+        bottlenecks = _bottlenecks(found)
+        for run, summary in zip(contents.runs, contents.summaries, strict=True):
+            console.print(render_run(run, summary, bottlenecks.get(summary.run_id), console.width))
+        for cohort in contents.cohorts:
+            if cohort.cohort:
+                console.print(render_cohort(cohort, console.width))
     if not request.runs:
         for line in absent_cohort_lines(found.ledger.cohorts):
             console.print(line)
     for line in _alert_lines(found):
         console.print(line, soft_wrap=True)
-    if not request.runs:
-        console.print("to see where the time of runs went, name them or their cohort", style="dim")
-    if request.checkpoints:
-        for summary in summaries:
-            console.print(render_checkpoints(summary, console.width), "")
 
 
 def _alert_lines(found: Selection) -> list[Text]:

@@ -10,18 +10,20 @@ if TYPE_CHECKING:
     from ledger_lab.reports.summary import RunSummary, summarize_run
     from ledger_lab.reports.terminal_table import (
         absent_cohort_lines,
-        render_checkpoints,
+        render_cohort,
         render_report,
         render_repricing,
+        render_run,
     )
 
 __all__ = [
     "CohortSummary",
     "RunSummary",
     "absent_cohort_lines",
-    "render_checkpoints",
+    "render_cohort",
     "render_report",
     "render_repricing",
+    "render_run",
     "summarize_cohorts",
     "summarize_run",
 ]

@@ -288,15 +288,21 @@ def _made_cell(cohort: CohortSummary) -> TableCell:
     return TableCell(made, details=tuple(filter(None, (repeated, missing, differs))), style="bad" if missing else "")
 
 
+def _reached_cell(cohort: CohortSummary) -> TableCell:
+    """Return how many runs reached the target, and how many failed."""
+    failed = f"({cohort.failed_runs} failed)" if cohort.failed_runs else ""
+    return TableCell(f"{cohort.target_reaching_runs} of {cohort.runs}", failed)
+
+
 def spend_cell(cohort: CohortSummary) -> TableCell:
     """Return the cost of all runs together; apart from it, that of earlier runs and of evaluations afterwards."""
-    unknown = cohort.runs_of_unknown_energy > 0
-    details = [_before_words(cohort)] if cohort.begun_runs else []
+    unknown, details = cohort.runs_of_unknown_energy > 0, []
     if cohort.evaluation_afterwards_s is not None:
         energy_is_unknown = unknown or cohort.spend_usd is not None
         cost = priced(cohort.evaluation_afterwards_usd, energy_is_unknown=energy_is_unknown)
         details.append(f"evaluation afterwards: {duration(cohort.evaluation_afterwards_s)}, {cost}")
-    return TableCell(priced(cohort.spend_usd, energy_is_unknown=unknown), details=tuple(details))
+    before = _before_words(cohort) if cohort.begun_runs else ""
+    return TableCell(priced(cohort.spend_usd, energy_is_unknown=unknown), before, tuple(details))
 
 
 def _before_words(cohort: CohortSummary, checkpoints: int = 1) -> str:
@@ -312,14 +318,13 @@ def _before_words(cohort: CohortSummary, checkpoints: int = 1) -> str:
 def _cost_per_checkpoint_cell(cohort: CohortSummary) -> TableCell:
     """Return the cost per target-reaching checkpoint with its interval, or why there is none."""
     if cohort.usd_per_target_reaching_checkpoint is not None:
-        interval = cohort.usd_per_target_reaching_checkpoint_interval
-        if interval is not None:
-            details: tuple[str, ...] = (f"[{usd(interval[0])}, {usd(interval[1])}] 95 %",)
-        else:
-            details = (f"no interval below {FEWEST_RUNS} runs",) if cohort.runs > 1 else ()
+        interval, beside = cohort.usd_per_target_reaching_checkpoint_interval, []
         if cohort.begun_runs:
-            details = (_before_words(cohort, cohort.target_reaching_runs), *details)
-        return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), details=details)
+            beside.append(_before_words(cohort, cohort.target_reaching_runs))
+        if interval is not None:
+            beside.append(f"[{usd(interval[0])}, {usd(interval[1])}]")
+        details = (f"no interval below {FEWEST_RUNS} runs",) if interval is None and cohort.runs > 1 else ()
+        return TableCell(usd(cohort.usd_per_target_reaching_checkpoint), " ".join(beside), details)
     if cohort.spend_usd is not None:
         return TableCell(f"undefined, ≥ {usd(cohort.spend_usd)} spent")
     if unknown := cohort.runs_of_unknown_energy:
@@ -363,7 +368,7 @@ class CohortSummary:
     panel_id: str = _cohort_figure(lambda of: of.first.panel_id)
     target_success: float = _cohort_figure(lambda of: of.first.target_success)
     runs: int = _cohort_figure(
-        lambda of: of.cost.runs, Shown("runs", "made, of those declared", _made_cell, priority=1)
+        lambda of: of.cost.runs, Shown("runs", "made, of those declared", _made_cell, priority=5)
     )
     declared_runs: int | None = _cohort_figure(lambda of: of.declared.size if of.declared else None)
     """Declared number of runs, over all tasks; ``None`` if no size was declared."""
@@ -376,15 +381,9 @@ class CohortSummary:
     """Further runs of the same trainings: those that were ended from outside and later repeated with the same training
     seed, and those that made a training again with the same seed and configuration. ``runs`` and the figures of times
     leave them out. Their cost counts with the runs that stand for them."""
-    failed_runs: int = _cohort_figure(
-        lambda of: of.cost.failed_runs,
-        Shown("failed", "of the runs made", lambda cohort: f"{cohort.failed_runs} of {cohort.runs}", priority=3),
-    )
+    failed_runs: int = _cohort_figure(lambda of: of.cost.failed_runs)
     target_reaching_runs: int = _cohort_figure(
-        lambda of: of.cost.target_reaching_runs,
-        Shown(
-            "reached", "of the runs made", lambda cohort: f"{cohort.target_reaching_runs} of {cohort.runs}", priority=2
-        ),
+        lambda of: of.cost.target_reaching_runs, Shown("reached", "of the runs made", _reached_cell, priority=1)
     )
     spend_usd: float | None = _cohort_figure(
         lambda of: of.cost.spend_usd, Shown("spent", "all runs, failed ones too", spend_cell, priority=4)
@@ -405,7 +404,7 @@ class CohortSummary:
     """Runs with an hourly price and no cost: their energy is paid on top, and was not measured."""
     usd_per_target_reaching_checkpoint: float | None = _cohort_figure(
         lambda of: of.cost.usd_per_target_reaching_checkpoint,
-        Shown("per target-reaching checkpoint", "spent ÷ runs that reached it", _cost_per_checkpoint_cell, priority=5),
+        Shown("$ per success (95 %)", "spent ÷ runs that reached the target", _cost_per_checkpoint_cell, priority=3),
     )
     """``spend_usd`` ÷ ``target_reaching_runs``."""
     usd_per_target_reaching_checkpoint_interval: tuple[float, float] | None = _cohort_figure(
@@ -417,7 +416,7 @@ class CohortSummary:
     """If no run reached the target: the spend, a lower bound of the cost of a target-reaching checkpoint [USD]."""
     median_wall_to_target_s: float | None = _cohort_figure(
         lambda of: of.median.median_s,
-        Shown("median to target", "of all runs made", median_time_cell, priority=6),
+        Shown("median time", "to the target, of all runs made", median_time_cell, priority=2),
     )
     """Median time to the target over all runs, including runs that missed the target [s]. “≈” marks an estimate by
     Kaplan and Meier's method. It assumes that a run that ended early would have continued like the others."""
@@ -427,7 +426,7 @@ class CohortSummary:
     """Lower bound of that median, if too many runs missed the target [s]."""
     restricted_mean_wall_to_target_s: float = _cohort_figure(
         lambda of: of.mean_s,
-        Shown("mean to target", "up to the longest run", _mean_time_cell, priority=7),
+        Shown("mean time", "to the target, up to the longest run", _mean_time_cell, priority=6),
     )
     """Restricted mean: mean of the time to the target or ``restricted_mean_limit_s``, whichever comes first, over all
     runs [s]; the area under the Kaplan-Meier curve."""
@@ -437,7 +436,7 @@ class CohortSummary:
     """Time of each run to the target, and its whole time, in ascending order."""
     false_pass_bound: float = _cohort_figure(
         lambda of: false_pass_bound([member.error_budget for member in of.members]),
-        Shown("chance of a false pass", "in at least one run", _false_pass_cell, priority=8),
+        Shown("false pass", "in at least one run", _false_pass_cell, priority=7),
     )
     """Highest probability that at least one run proves a policy below the target: 1 - the product of (1 - its error
     budget) over the runs. A run that began with another run of the cohort counts like any other, although the two share

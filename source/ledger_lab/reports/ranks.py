@@ -98,23 +98,25 @@ def _summary(start: AttemptStarted, journals: list[tuple[int, JournalContent]]) 
     )
 
 
-def rank_line(run_id: str, ranks: list[RankSummary]) -> list[str]:
-    """Return in words how long the processes of a run waited for each other, and whether their learners were equal.
+def rank_words(ranks: list[RankSummary]) -> str:
+    """Return how long the processes of a run waited for each other, and whether their learners were equal.
 
     Args:
-        run_id: The run.
         ranks: Its processes.
+
+    Returns:
+        The words; empty for a run of one process, or before any training.
     """
     trained = [(rank.synchronize_share, rank) for rank in ranks if rank.synchronize_share is not None]
     if not trained:
-        return []
+        return ""
     least, slowest = min(trained, key=lambda pair: pair[0])
     most, fastest = max(trained, key=lambda pair: pair[0])
-    return [
-        f"{run_id} ran in {len(ranks)} processes: synchronize {percent(least, 0)} of the training loop on rank "
-        f"{slowest.rank} ({slowest.host}), which the others wait for, to {percent(most, 0)} on rank {fastest.rank} "
-        f"({fastest.host})" + _equality(ranks)
-    ]
+    return (
+        f"{len(ranks)}; synchronize takes {percent(least, 0)} of the training loop on rank {slowest.rank} "
+        f"({slowest.host}), which the others wait for, to {percent(most, 0)} on rank {fastest.rank} ({fastest.host})"
+        + _equality(ranks)
+    )
 
 
 def _equality(ranks: list[RankSummary]) -> str:

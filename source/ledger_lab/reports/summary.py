@@ -52,7 +52,7 @@ def status_cell(run: RunSummary) -> TableCell:
     if run.status == Status.TARGET_REACHED:
         return TableCell("target reached", details=details, sign="✓", style="good")
     if run.status == Status.COMPLETED:
-        return TableCell("completed, short of target", details=details, sign="○", style="short")
+        return TableCell("short of target", details=details, sign="○", style="short")
     if run.status == Status.LIMIT_REACHED:
         return TableCell("limit reached", details=details, sign="○", style="short")
     if run.status == Status.RUNNING:
@@ -115,11 +115,16 @@ def priced(amount: float | None, *, energy_is_unknown: bool) -> str:
 
 
 def _cost_cell(run: RunSummary) -> TableCell:
-    """Return the cost of a run; if another price was requested, also the cost at the declared price."""
-    declared = run.declared_usd not in (None, run.billable_usd)
+    """Return the cost of a run, beside it that of the run that it began from; and the cost at the declared price."""
+    details = []
+    if run.declared_usd not in (None, run.billable_usd):
+        details.append(f"declared: {usd(run.declared_usd)}")
+    if run.billable_usd is None and run.usd_per_hour is not None:
+        details.append("set power_w for your own hardware")
     return TableCell(
         priced(run.billable_usd, energy_is_unknown=run.usd_per_hour is not None),
-        details=(f"declared: {usd(run.declared_usd)}",) if declared else (),
+        "" if run.began_from is None else f"+ {priced(run.began_from['usd'], energy_is_unknown=False)} before",
+        tuple(details),
     )
 
 
@@ -172,7 +177,7 @@ class RunSummary:
     """``ppo``, ``sac`` or ``td3``; ``None`` (``NULL`` in SQL) if another trainer recorded the run."""
     num_envs: int = _figure(
         lambda of: of.declared.num_envs,
-        Shown("envs", "of each process", lambda run: environments(run.num_envs, run.world_size), priority=13),
+        Shown("envs", "of each process", lambda run: environments(run.num_envs, run.world_size), priority=6),
     )
     """Training environments of each process."""
     world_size: int = _figure(lambda of: of.declared.world_size)
@@ -217,44 +222,22 @@ class RunSummary:
     """Seconds of all attempts, from the start of their Python to their ends."""
     env_steps_per_s: float | None = _figure(
         lambda of: costs.ratio(of.env_steps, of.train_s),
-        Shown("steps/s (training)", "÷ s of training phases", lambda run: quantity(run.env_steps_per_s), priority=5),
+        Shown("steps/s", "÷ s of training phases", lambda run: quantity(run.env_steps_per_s), priority=5),
     )
     """Environment steps of the learner, over all processes, ÷ ``train_s``. Neither steps of held-out episodes nor the
     time that they take count. So this is about the speed of a training without scoring."""
     env_steps_per_wall_s: float | None = _figure(
         lambda of: costs.ratio(of.env_steps, of.loop_s),
-        Shown("steps/s (wall)", "÷ s of the training loop", lambda run: quantity(run.env_steps_per_wall_s), priority=5),
+        Shown("with scoring", "÷ s of the training loop", lambda run: quantity(run.env_steps_per_wall_s), priority=5),
     )
     """The same steps ÷ ``loop_s``: the time of held-out episodes counts, their steps do not. Start-up and compilation
     are not part of the training loop."""
-    updates_per_min: float | None = _figure(
-        lambda of: costs.ratio(of.updates, of.train_s, 60.0),
-        Shown(
-            "updates/min (training)",
-            "÷ min of training phases",
-            lambda run: quantity(run.updates_per_min),
-            priority=12,
-        ),
-    )
+    updates_per_min: float | None = _figure(lambda of: costs.ratio(of.updates, of.train_s, 60.0))
     """Iterations of collecting and learning ÷ ``train_s``, per minute."""
-    updates_per_wall_min: float | None = _figure(
-        lambda of: costs.ratio(of.updates, of.loop_s, 60.0),
-        Shown(
-            "updates/min (wall)",
-            "÷ min of the training loop",
-            lambda run: quantity(run.updates_per_wall_min),
-            priority=12,
-        ),
-    )
+    updates_per_wall_min: float | None = _figure(lambda of: costs.ratio(of.updates, of.loop_s, 60.0))
     """The same iterations ÷ ``loop_s``, per minute."""
     gradient_steps_per_env_step: float = _figure(
-        lambda of: of.declared.epochs * of.declared.minibatches / of.declared.env_steps_per_iteration,
-        Shown(
-            "gradient steps",
-            "÷ 1,000 env steps",
-            lambda run: quantity(1000 * run.gradient_steps_per_env_step),
-            priority=14,
-        ),
+        lambda of: of.declared.epochs * of.declared.minibatches / of.declared.env_steps_per_iteration
     )
     """Update-to-data ratio: gradient steps of an iteration ÷ its environment steps, over all processes."""
     wall_to_target_s: float | None = _figure(
@@ -263,10 +246,7 @@ class RunSummary:
     )
     """Wall-clock time until a policy was proven to reach the target [s]: start-up, compilation, training and scoring
     of all attempts. A run that missed the target in its 2:00 minutes is shown as “> 2:00”; it always counts."""
-    evaluation_share: float | None = _figure(
-        lambda of: costs.evaluation_share(of.evaluate_s, of.wall_s),
-        Shown("eval share", "÷ wall-clock", lambda run: percent(run.evaluation_share), priority=8),
-    )
+    evaluation_share: float | None = _figure(lambda of: costs.evaluation_share(of.evaluate_s, of.wall_s))
     """Seconds in the phase ``evaluate`` ÷ wall-clock seconds of all attempts."""
     peak_gpu_memory_gb: float | None = _figure(
         lambda of: of.peak_gb("peak_gpu_memory_bytes"),

@@ -12,63 +12,107 @@ from rich.text import Text
 from ledger_lab.ledger import Cohort
 from ledger_lab.ledger.costs.model import sum_if_known
 from ledger_lab.ledger.costs.prices import OWNED, Price
-from ledger_lab.reports.answer import notes
+from ledger_lab.panels.physics import NATIVE
+from ledger_lab.reports.answer import answer_lines, notes
 from ledger_lab.reports.checkpoints import CheckpointSummary
-from ledger_lab.reports.cohort_summary import CohortSummary, by_yardstick
-from ledger_lab.reports.columns import Shown, Style, TableCell, shown_table
-from ledger_lab.reports.ranks import rank_line
-from ledger_lab.reports.summary import RunSummary, status_cell
-from ledger_lab.units import counted, duration, energy, gigabytes, percent, target_share, usd
+from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick, by_yardstick
+from ledger_lab.reports.columns import Shown, Style, TableCell, shown_columns, shown_table
+from ledger_lab.reports.ranks import rank_words
+from ledger_lab.reports.summary import RunSummary, shortfall, status_cell
+from ledger_lab.units import MISSING, counted, gigabytes, percent, quantity, target_share, usd
 
 if TYPE_CHECKING:
+    from ledger_lab.ledger import Run
     from ledger_lab.reports.bottleneck import Bottleneck
 
-_ASSUMED = " · intervals of proven policies assume that they reach the target"
+_NEARLY_FULL = 0.8
+"""Share of a capacity of the physics engine from which its use is shown."""
 _STYLES: dict[Style, str] = {"good": "green", "short": "yellow", "running": "cyan", "bad": "red"}
 
 
-def render_report(
-    summaries: Sequence[RunSummary],
-    cohorts: Sequence[CohortSummary],
-    width: int,
-    bottlenecks: Mapping[str, Bottleneck] | None = None,
-    *,
-    details: bool = True,
-) -> Group:
-    """Draw all runs, grouped by yardstick.
+def render_report(summaries: Sequence[RunSummary], cohorts: Sequence[CohortSummary], width: int) -> Group:
+    """Draw tables of runs and of their cohorts, grouped by yardstick.
 
     Args:
         summaries: The runs.
         cohorts: Their cohorts.
         width: Columns of the terminal.
-        bottlenecks: Bottlenecks of the runs, by run id.
-        details: Whether to show where the time of each run went, and what it used.
 
     Returns:
-        One block per yardstick, with a line per cohort below.
+        The tables. Below a table of runs are the reasons of their ends, and scores that are invalid.
     """
     blocks: list[Text] = []
+    hidden = [0]
     for yardstick, members in by_yardstick(summaries):
-        heading = (
-            f"task {yardstick.task} · panel {yardstick.panel} ({yardstick.panel_id[:11]}…) · target "
-            f"{target_share(yardstick.target_success)} of {yardstick.episodes or 'its'} held-out episodes"
-        )
-        rules = f" · {yardstick.rules}" if yardstick.rules else ""
-        any_proven = any(member.target_reached for member in members)
-        blocks += [Text(f"{heading}{rules}{_ASSUMED if any_proven else ''}"), *table_lines(RunSummary, members, width)]
-        blocks += [line for member in members for line in _notes(member)]
-        together = [cohort for cohort in cohorts if cohort.cohort or cohort.runs > 1]
-        blocks += [cohort_line(cohort) for cohort in together if cohort.measured_by == yardstick.fields]
-        advising = _advising(members, bottlenecks or {})
-        for member in members if details else ():
-            lines = [*_load_lines(member), *rank_line(member.run_id, member.ranks)]
-            if bottleneck := (bottlenecks or {}).get(member.run_id):
-                lines += _bottleneck_lines(bottleneck, advises=member.run_id in advising)
-            blocks += [Text(line, style="dim") for line in lines]
+        lines, left_out = fitted_table(RunSummary, members, width)
+        blocks += [heading_line(yardstick), *lines]
+        blocks += [line for member in members for line in _reason_lines(member)]
+        own = [each for each in cohorts if each.measured_by == yardstick.fields and each.cohort]
+        if own:
+            lines, left_out_of_cohorts = fitted_table(CohortSummary, own, width)
+            blocks += [Text(), *lines, *(line for cohort in own for line in _cohort_notes(cohort))]
+            left_out = max(left_out, left_out_of_cohorts)
         blocks.append(Text())
-    for block in blocks:
-        block.no_wrap = block.no_wrap or block.cell_len <= width  # otherwise rich measures every word, which is slow
-    return Group(*blocks)
+        hidden.append(left_out)
+    if any(member.target_reached for member in summaries):
+        blocks.append(Text("intervals of proven policies assume that they reach the target", style="dim"))
+    shows = "--details shows every figure of each run"
+    if most := max(hidden):
+        shows = f"{counted(most, 'column')} hidden in this width; {shows}"
+    return _block([*blocks, Text(shows, style="dim")], width)
+
+
+def render_run(run: Run, summary: RunSummary, bottleneck: Bottleneck | None, width: int) -> Group:
+    """Draw everything that is known about a run: its answer first, and its checkpoints last.
+
+    Args:
+        run: The run.
+        summary: Its figures.
+        bottleneck: Where its time went.
+        width: Columns of the terminal.
+    """
+    ((yardstick, _),) = by_yardstick([summary])
+    figures = (pair for pair in _figures(RunSummary, summary) if pair[0] != "status")  # the answer and the notes say it
+    pairs = [*figures, *_uses(summary, bottleneck)]
+    titles = max(cell_len(title) for title, _ in pairs)
+    lines = [
+        heading_line(yardstick),
+        *answer_lines(run, summary, width),
+        Text(),
+        *([] if summary.reason is None else [Text(summary.reason)]),
+        *notes(summary),
+        *(Text(f"{title:<{titles}}  {words}") for title, words in pairs),
+        Text(),
+    ]
+    if summary.checkpoints:
+        lines += [*_checkpoint_lines(summary, width), Text()]
+    return _block(lines, width)
+
+
+def render_cohort(cohort: CohortSummary, width: int) -> Group:
+    """Draw all figures of a cohort.
+
+    Args:
+        cohort: The cohort.
+        width: Columns of the terminal.
+    """
+    pairs = [*_figures(CohortSummary, cohort)]
+    titles = max(cell_len(title) for title, _ in pairs)
+    return _block([*(Text(f"{title:<{titles}}  {words}") for title, words in pairs), Text()], width)
+
+
+def heading_line(yardstick: Yardstick) -> Text:
+    """Return what runs are measured with."""
+    target = f"target {target_share(yardstick.target_success)} of {yardstick.episodes or 'its'} held-out episodes"
+    rules = f" · {yardstick.rules}" if yardstick.rules else ""
+    return Text(f"task {yardstick.task} · panel {yardstick.panel} ({yardstick.panel_id[:11]}…) · {target}{rules}")
+
+
+def _block(lines: Sequence[Text], width: int) -> Group:
+    """Return lines, of which only those that are too long are wrapped: rich measures every word, which is slow."""
+    for line in lines:
+        line.no_wrap = line.no_wrap or line.cell_len <= width
+    return Group(*lines)
 
 
 _GAP = 2
@@ -76,12 +120,26 @@ _FEWEST_COLUMNS = 3
 
 
 def table_lines[Row](kind: type[Row] | Mapping[str, Shown], rows: Sequence[Row], width: int) -> list[Text]:
+    """Return a heading line and one line per row, as :func:`fitted_table`.
+
+    Args:
+        kind: The columns, as in :func:`~ledger_lab.reports.columns.shown_columns`.
+        rows: The rows.
+        width: Columns of the terminal.
+    """
+    return fitted_table(kind, rows, width)[0]
+
+
+def fitted_table[Row](kind: type[Row] | Mapping[str, Shown], rows: Sequence[Row], width: int) -> tuple[list[Text], int]:
     """Return a heading line and one line per row. Rich's own table would take minutes for ten thousand rows.
 
     Args:
         kind: The columns, as in :func:`~ledger_lab.reports.columns.shown_columns`.
         rows: The rows.
-        width: Columns of the terminal; the last columns of the table that do not fit are left out.
+        width: Columns of the terminal.
+
+    Returns:
+        The lines; and the number of columns, the last of the table, that were left out because they do not fit.
     """
     columns, cells = shown_table(kind, rows)
     texts, widths = _fitted(columns, cells, width)
@@ -93,7 +151,7 @@ def table_lines[Row](kind: type[Row] | Mapping[str, Shown], rows: Sequence[Row],
             if cell.style:
                 line.stylize(_STYLES[cell.style], begin, begin + len(text))
             begin += len(text) + wanted - cell_len(text) + _GAP
-    return lines
+    return lines, len(columns) - len(widths)
 
 
 def _fitted(
@@ -119,55 +177,41 @@ def _line(texts: Sequence[str], widths: Sequence[int], aligns: Sequence[str]) ->
     return Text((" " * _GAP).join(padded).rstrip(), no_wrap=True, overflow="ellipsis")
 
 
-def _notes(summary: RunSummary) -> Iterator[Text]:
-    """Yield the reason of a run's end, and what is to be known about it."""
-    cell = status_cell(summary)
-    if summary.reason is not None:
-        yield Text(f"{summary.run_id} {cell.text}: {summary.reason}", style=_STYLES.get(cell.style, ""))
-    for note in notes(summary):
-        yield Text(f"{summary.run_id} ").append_text(note)
+def _reason_lines(summary: RunSummary) -> Iterator[Text]:
+    """Yield why a run ended, and what is wrong with its scores, in one line each."""
+    cell, advice = status_cell(summary), shortfall(summary)
+    for words in cell.details:
+        if words != advice:
+            line = f"{summary.run_id} {cell.text}: {words}"
+            yield Text(line, style=_STYLES.get(cell.style, ""), no_wrap=True, overflow="ellipsis")
 
 
-def _advising(members: Sequence[RunSummary], bottlenecks: Mapping[str, Bottleneck]) -> set[str]:
-    """Return the runs that show their advice: of each cohort, the run whose advice would save the largest share."""
-    best: dict[str, tuple[float, str]] = {}
-    for member in members:
-        found = bottlenecks.get(member.run_id)
-        if found is not None and found.advice:
-            key = f"cohort {member.cohort}" if member.cohort is not None else member.run_id
-            best[key] = max(best.get(key, (0.0, "")), (found.advice[0].gain, member.run_id))
-    return {run_id for _, run_id in best.values()}
+def _cohort_notes(cohort: CohortSummary) -> Iterator[Text]:
+    """Yield which runs of a cohort are missing or repeated, and in what they differ."""
+    made = next(shown for name, shown in shown_columns(CohortSummary) if name == "runs").show(cohort)
+    if made.details:
+        style = "yellow" if cohort.missing_runs else ""
+        yield Text(f"cohort {cohort.cohort}: {'; '.join(made.details)}", style=style)
 
 
-def _bottleneck_lines(bottleneck: Bottleneck, *, advises: bool) -> Iterator[str]:
-    """Yield what the GPU determined, and the advice that would save most time, if this run is to give one."""
-    if bottleneck.device_bound is not None:
-        yield f"  the GPU determined {percent(bottleneck.device_bound, 0)} of {bottleneck.phase}"
-    elif bottleneck.times_launches:
-        yield "  in its training loop, these are times of launches; --timing events measures the GPU's work"
-    if advises:
-        best = bottleneck.advice[0]
-        caveat = "" if best.caveat is None else f"; {best.caveat}"
-        yield f"  → {best.action}: −{percent(best.gain, 0)} wall-clock ({best.basis}{caveat})"
+def _figures[Row](kind: type[Row], row: Row) -> Iterator[tuple[str, str]]:
+    """Yield the titles of all columns, and the figures with their denominators."""
+    columns, (cells,) = shown_table(kind, [row])
+    for (_, shown), cell in zip(columns, cells, strict=True):
+        denominator = f" ({shown.denominator})" if shown.align == "right" and cell.text != MISSING else ""
+        yield shown.title, " · ".join((f"{cell.text} {cell.beside}".rstrip() + denominator, *cell.details))
 
 
-def _load_lines(summary: RunSummary) -> Iterator[str]:
-    """Yield where the time of a run went, the largest phases first; and its load on hosts and accelerators."""
+def _uses(summary: RunSummary, bottleneck: Bottleneck | None) -> Iterator[tuple[str, str]]:
+    """Yield where the time of a run went, what it used, and what would make it shorter."""
+    yield "gradient steps", f"{quantity(1000 * summary.gradient_steps_per_env_step)} per 1,000 environment steps"
     if summary.phases and summary.wall_s:
         shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
-        named = " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
-        yield f"{summary.run_id} took {duration(summary.wall_s)}: {named}"
-    parts: list[str] = []
-    if summary.host is not None:
-        thread = summary.host.mean_busiest_thread
-        parts.append(f"{summary.host.cpu_s_per_s:.1f} cores busy")
-        parts += [] if thread is None else [f"busiest thread {thread:.0%}"]
-        parts.append(f"{gigabytes(summary.host.peak_memory_gb)} of host memory")
-    if (room := summary.room) is not None:
-        parts.append(
-            f"at most {room.constraints} of {room.constraint_capacity} constraint rows in an environment and "
-            f"{room.contacts_per_env:.1f} of {room.contact_capacity_per_env:.1f} contacts in the mean of all"
-        )
+        yield "phases", " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
+    if bottleneck is not None:
+        yield from _bottleneck_words(bottleneck)
+    if summary.host is not None and summary.host.mean_busiest_thread is not None:
+        yield "busiest thread", f"{percent(summary.host.mean_busiest_thread, 0)} of a core, in the mean"
     for device in summary.devices:
         figures = [
             None if device.mean_utilization is None else f"{device.mean_utilization:.0%} busy",
@@ -175,45 +219,44 @@ def _load_lines(summary: RunSummary) -> Iterator[str]:
             None if device.peak_temperature_c is None else f"up to {device.peak_temperature_c:.0f} °C",
             None if device.peak_memory_gb is None else f"up to {gigabytes(device.peak_memory_gb)}",
         ]
-        parts.append(f"{device.uuid[:12]} {', '.join(f for f in figures if f) or 'silent'}")
-    if summary.energy_kwh is not None:
-        integrated = " (integrated from its power)" if summary.energy_source == "power" else ""
-        parts.append(f"{energy(summary.energy_kwh)}{integrated}")
-    elif summary.devices:
-        parts.append(f"energy unknown ({summary.energy_undefined_reason})")
-    if parts:
-        yield f"{summary.run_id} used {' · '.join(parts)}"
+        yield device.uuid[:12], ", ".join(f for f in figures if f) or "silent"
+    if summary.devices and summary.energy_kwh is None:
+        yield "energy", f"unknown ({summary.energy_undefined_reason})"
+    room = summary.room
+    if room is not None and summary.physics != NATIVE:  # MuJoCo's C code drops nothing
+        used = (
+            ("constraint rows", room.constraints, room.constraint_capacity),
+            ("contacts", room.contacts_per_env, room.contact_capacity_per_env),
+        )
+        for what, most, capacity in used:
+            if most > _NEARLY_FULL * capacity:
+                yield what, f"{most:.3g} of the {capacity:.3g} that an environment has room for"
+    if words := rank_words(summary.ranks):
+        yield "processes", words
 
 
-def render_checkpoints(summary: RunSummary, width: int) -> Group:
-    """Draw the learning curve of a run: its checkpoints with their held-out scores.
+def _bottleneck_words(bottleneck: Bottleneck) -> Iterator[tuple[str, str]]:
+    """Yield what the GPU determined, and the advice that would save most time."""
+    if bottleneck.device_bound is not None:
+        yield "GPU-bound", f"{percent(bottleneck.device_bound, 0)} of {bottleneck.phase}"
+    elif bottleneck.times_launches:
+        yield "phases are", "times of launches; --timing events measures the GPU's work"
+    if bottleneck.advice:
+        best = bottleneck.advice[0]
+        caveat = "" if best.caveat is None else f"; {best.caveat}"
+        yield "advice", f"{best.action}: −{percent(best.gain, 0)} wall-clock ({best.basis}{caveat})"
 
-    Beside the panel's successes it shows the episodes that only lasted to their horizon, which Isaac Lab's survival
-    metric counts as success.
 
-    Args:
-        summary: The run.
-        width: Columns of the terminal; the last columns of the table that do not fit are left out.
+def _checkpoint_lines(summary: RunSummary, width: int) -> list[Text]:
+    """Return the checkpoints of a run with their held-out scores, in one line each.
+
+    Beside the panel's successes are the episodes that only lasted to their horizon, which Isaac Lab's survival metric
+    counts as success.
     """
     lines = table_lines(CheckpointSummary, summary.checkpoints, width)
     for line, checkpoint in zip(lines[1:], summary.checkpoints, strict=True):
         line.stylize("green" if checkpoint.proven else "")
-    return Group(Text(f"run {summary.run_id}", style="italic"), *lines)
-
-
-def cohort_line(cohort: CohortSummary) -> Text:
-    """Return the columns of a cohort in one line.
-
-    Args:
-        cohort: The cohort.
-    """
-    ((_, *columns), ((name, *cells),)) = shown_table(CohortSummary, [cohort])
-    parts = []
-    for (_, shown), cell in zip(columns, cells, strict=True):
-        details = f" ({'; '.join(cell.details)})" if cell.details else ""
-        parts.append(f"{shown.title} {cell.text}{details}")
-    title = f"cohort {name.text}" if cohort.cohort else name.text
-    return Text(f"{title}: {' · '.join(parts)}", style="yellow" if cohort.missing_runs else "")
+    return lines
 
 
 def absent_cohort_lines(cohorts: Sequence[Cohort]) -> list[Text]:

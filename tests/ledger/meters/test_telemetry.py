@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from ledger_lab.ledger import EnergyReading, Journal, SupervisionStarted, Telemetry, read_ledger
+from ledger_lab.ledger import EnergyReading, Journal, Run, SupervisionStarted, Telemetry, read_ledger
 from ledger_lab.ledger.meters import telemetry
 from ledger_lab.ledger.meters.gpu import silent_sample
 from ledger_lab.ledger.meters.telemetry import Sampler
 from ledger_lab.ledger.sums import TelemetrySums
-from ledger_lab.reports import render_report, summarize_cohorts, summarize_run
+from ledger_lab.reports import RunSummary, render_run, summarize_run
 from tests.fakes.ledgers import SECOND, write_further_rank, write_run
 from tests.fakes.traced_devices import TracedDevices
 
@@ -62,25 +63,26 @@ def test_the_energy_of_a_trace_matches_a_calculation_by_hand(tmp_path: Path) -> 
     assert (first.peak_temperature_c, first.peak_memory_gb, first.metered_s) == (61.0, 9.5, 4.0)
     assert summary.mean_gpu_utilization == pytest.approx((10 + 90 + 80 + 20 + 0 + 4 * 50) / 100 / 9)
     assert summary.host is not None and summary.host.peak_memory_gb > 0.01
-    text = "\n".join(str(block) for block in _lines([summary]))
-    assert "0.528 Wh" in text and "GPU-0a000000 50% busy, 270 W, up to 61 °C, up to 9.5 GB" in text
+    text = everything(run, summary)
+    assert "0.528 Wh" in text and "GPU-0a000000    50% busy, 270 W, up to 61 °C, up to 9.5 GB" in text
 
 
-def _lines(summaries: list) -> list[str]:  # type: ignore[type-arg]
-    from rich.console import Console
-
-    console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(render_report(summaries, summarize_cohorts(summaries), 200))
-    return console.export_text().splitlines()
+def everything(run: Run, summary: RunSummary) -> str:
+    """Return everything that a report shows about a run."""
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(render_run(run, summary, None, 200))
+    return shown.get()
 
 
 def test_a_run_without_accelerators_has_no_column_for_them(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
-    summary = summarize_run(read_ledger(tmp_path).runs[0])
+    (run,) = read_ledger(tmp_path).runs
+    summary = summarize_run(run)
     assert (summary.energy_kwh, summary.energy_source, summary.mean_gpu_utilization) == (None, None, None)
     assert (summary.devices, summary.host) == ([], None)
-    text = "\n".join(_lines([summary]))
-    assert "energy" not in text and "GPU" not in text and " used " not in text
+    text = everything(run, summary)
+    assert "energy" not in text and "GPU" not in text and "thread" not in text
 
 
 def test_each_sample_covers_the_time_since_the_previous_sample() -> None:

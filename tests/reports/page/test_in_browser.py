@@ -80,7 +80,7 @@ def test_the_page_draws_without_errors_or_requests(seen: Visit) -> None:
 
 def test_the_table_shows_the_figures_of_the_ledger(seen: Visit) -> None:
     row = seen.page.locator("tr", has=seen.page.get_by_text("b493d7aa", exact=True)).first
-    assert "completed, short of target" in row.inner_text()
+    assert "short of target" in row.inner_text()
     assert "> 10:46" in row.inner_text()
     assert "184/256" in row.inner_text()
     assert "value_loss is NaN at iteration 12" in seen.page.locator("table.costs").first.inner_text()

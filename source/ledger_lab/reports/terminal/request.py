@@ -90,7 +90,7 @@ class Program:
     description: str
     """What the script does."""
     examples: tuple[str, ...]
-    """Commands to show, each the name of a script with its arguments, like ``report.py --checkpoints``."""
+    """Commands to show, each the name of a script with its arguments, like ``report.py --details``."""
     usage: str | None = None
     """First lines of the help, if the flags do not say all."""
 

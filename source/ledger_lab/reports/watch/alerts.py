@@ -139,7 +139,7 @@ def _overdue(watched: WatchedRun, look: Look) -> Iterator[Alert]:
         f"{duration(facts.wall_s)}{spent} without its target; the slowest of {len(reached)} earlier runs with the "
         f"same settings needed {duration(slowest_s)}; by chance alone, 1 of {len(reached) + 1} runs takes longer"
     )
-    way_out = look.command("report", watched.run.run_id, "--checkpoints")
+    way_out = look.command("report", watched.run.run_id)
     yield _of_run(watched, "overdue", "warning", since, sentence, way_out)
 
 

@@ -111,5 +111,5 @@ function takeModel(content) {
 
 takeModel(JSON.parse(byId("ledger").textContent));
 
-const statusWords = (status) => (status === "completed" ? "completed, short of target" : status.replaceAll("_", " "));
+const statusWords = (status) => (status === "completed" ? "short of target" : status.replaceAll("_", " "));
 const runTitle = (run) => (run.cohort === null ? run.run_id : `${run.run_id} · ${run.cohort}`);
