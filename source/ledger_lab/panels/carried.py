@@ -57,7 +57,7 @@ def left_budget(run: Run, panels: int | None = None) -> LeftBudget:
     Raises:
         ValueError: If the run's rule of the verdict is unknown.
     """
-    counted = _proving(run)[:panels]
+    counted = _proof_panels(run)[:panels]
     return _left(_rule_of(run), counted)
 
 
@@ -74,7 +74,7 @@ def left_budget_as_pretrained(run: Run, checkpoint_sha256: str) -> LeftBudget | 
     Raises:
         ValueError: If the run's rule of the verdict is unknown.
     """
-    rule, found = _rule_of(run), _proving(run)
+    rule, found = _rule_of(run), _proof_panels(run)
     own = [row for row in found if row.checkpoint_sha256 == checkpoint_sha256]
     if not own or not Verdict(rule, found[: found.index(own[-1]) + 1]).proven:
         return None
@@ -92,7 +92,7 @@ def _rule_of(run: Run) -> VerdictRule:
     return VerdictRule.of_version(declared.verdict_rule, declared.target_success, declared.error_budget)
 
 
-def _proving(run: Run) -> list[PanelResult]:
+def _proof_panels(run: Run) -> list[PanelResult]:
     """Return the panels of a run's proofs, in order."""
     found = [row for attempt in run.attempts for row in attempt.of(PanelResult) if row.purpose == "proof"]
     return sorted(found, key=lambda row: (row.proof or 0, row.extension))

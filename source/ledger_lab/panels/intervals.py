@@ -36,7 +36,7 @@ def wilson_interval(successes: float, episodes: int, confidence: float = 0.95) -
 
 @dataclass(frozen=True, kw_only=True)
 class ProvenShare:
-    """Successes of a proof that proved its target, and what was needed to prove it at once."""
+    """Successes of a proof that passed, and what was needed to pass at once."""
 
     successes: int
     """Successes of all its panels."""
@@ -57,10 +57,10 @@ class ProvenShare:
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval of the true success rate. It allows for the selection: the proof passed.
 
-        Its lower end is at least the target: that the policy reaches its target is what the proof proves, and
-        the error budget of the run is the probability that this is wrong. **For each policy that reaches its target,
-        the interval holds the true rate in a share of ``confidence`` of the proofs that pass,** whichever
-        proof of a run it is, however strict the test was, and whenever the proof ended.
+        Its lower end is at least the target: this is what the proof proves, and the error budget of the run is the
+        probability that it is wrong. **For each policy that reaches its target, the interval holds the true rate in a
+        share of ``confidence`` of the proofs that pass,** whichever proof of a run it is, however strict the test was,
+        and whenever the proof ended.
 
         Proof. Let ``M`` be the likelihood, averaged over all rates from the target to 1, divided by the likelihood of
         the true rate ``p``. ``M`` is a test martingale. By Ville's inequality (Robbins 1970, Annals of Mathematical

@@ -48,7 +48,7 @@ class Standing:
 
     @property
     def passed(self) -> NDArray[np.bool_]:
-        """Whether the running proof has proven its checkpoint."""
+        """Whether the running proof has passed."""
         return self.risk >= 1
 
     @property
@@ -61,9 +61,9 @@ class Standing:
 class VerdictRule:
     """How many successes a checkpoint needs to pass. The rule is valid for any number of scored checkpoints in a run.
 
-    Each checkpoint is *checked* on the panel of the run, which always has the same seeds. A checkpoint that passes the
-    check is *proven* on fresh seeds. Only a proof proves that a checkpoint reaches the target. A
-    proof has one panel. After a near miss it is *extended* by further panels, each on fresh seeds.
+    Each checkpoint is *checked* on the panel of the run, which always has the same seeds. A checkpoint that passes its
+    check is put to the *proof*: it is scored on fresh seeds. Only a proof that passes proves that the checkpoint
+    reaches the target. A proof has one panel. After a near miss, further panels *extend* it, each on fresh seeds.
 
     **Why the error budget holds.** A proof begins with a stake ``s`` out of the run's budget ``b``. After each
     panel, its risk ``r`` is a function of the successes with two properties: it never falls as successes rise, and its
@@ -87,8 +87,8 @@ class VerdictRule:
     checkpoint is checked. An extension occupies the held-out slots, so a low value delays better checkpoints.
 
     **Check.** A checkpoint passes the check unless its successes refute the target at :attr:`check_level`.
-    A stricter check saves some proofs. But the seeds of the check never change: with a threshold at the
-    target itself, 13 % of policies with a constant success of 92 % would never get to a proof of 90 %.
+    A stricter check saves some proofs. But the seeds of the check never change: with a threshold at the target itself,
+    13 % of policies with a constant success of 92 % would never get to a proof of 90 %.
 
     ``python -m benchmarks verdict`` simulates all this.
 
@@ -343,13 +343,13 @@ class Verdict:
         """Proof and extension of the newest panel of a proof."""
         self._extends: str | None = None
         """SHA-256 of the checkpoint whose proof may be extended; ``None`` if there is none."""
-        proving = (row for row in results if row.purpose == "proof")
-        for row in sorted(proving, key=lambda row: (row.proof or 0, row.extension)):
+        proofs = (row for row in results if row.purpose == "proof")
+        for row in sorted(proofs, key=lambda row: (row.proof or 0, row.extension)):
             self.feed(row)
 
     @property
     def proven(self) -> bool:
-        """Whether the newest proof has proven its checkpoint."""
+        """Whether the newest proof has passed."""
         return bool(self.standing.passed)
 
     def extends(self, checkpoint_sha256: str) -> bool:

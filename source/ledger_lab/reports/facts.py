@@ -313,7 +313,7 @@ class RunFacts:
 
     @cached_property
     def _proofs(self) -> dict[tuple[str, str], Proof]:
-        """The last proof of each checkpoint; a proof that proves the target stays."""
+        """The last proof of each checkpoint, or the one that passed."""
         found: dict[tuple[str, str], Proof] = {}
         for _, row in self.judged:
             if row.invalid is not None or row.purpose != "proof":
@@ -350,7 +350,7 @@ class RunFacts:
 
     @cached_property
     def proof(self) -> Proof | None:
-        """The proof that proved that a policy reaches the target."""
+        """The proof that passed."""
         return next((row for row in self._proofs.values() if row.proves), None)
 
     @cached_property

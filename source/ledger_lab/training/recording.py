@@ -304,7 +304,7 @@ class RecordedRun:
         self.directory = writer.directory
         """The run's directory; save checkpoints inside it."""
         self.target_reached = False
-        """Whether a proof proved a checkpoint."""
+        """Whether a proof has passed."""
         self._writer, self._clock, self._panel = writer, writer.clock, panel
         self._verdict = Verdict(rule)
         self._saved: set[tuple[str, str]] = set()
@@ -384,12 +384,11 @@ class RecordedRun:
         episodes: int | None = None,
         exactness: Exactness = "statistical",
     ) -> list[PanelResult]:
-        """Screen a checkpoint, and prove it on fresh seeds if it passes. A near miss is extended.
+        """Check a checkpoint, and put it to the proof on fresh seeds if it passes. A near miss is extended.
 
         All of it counts for the phase ``evaluate``. Afterwards, :attr:`target_reached` says whether to go on training.
-        The number of successes that a proof needs depends on the results of all proofs, so that the
-        probability of a wrong claim stays within the run's error budget, however many panels there are and however
-        large they are.
+        The number of successes that a proof needs depends on the results of all proofs, so that the probability of a
+        wrong claim stays within the run's error budget, however many panels there are and however large they are.
 
         Args:
             saved: The checkpoint, as :meth:`checkpoint` returned it.

@@ -114,10 +114,9 @@ class TrainRequest(TaskRequest):
         name="train.py",
         description=(
             "Train a task until a policy provably reaches the target, and record success, time and cost. During "
-            "training, policies are scored on held-out episodes, in environments that the learner never sees. A "
-            "policy that may have reached the target is scored again, on fresh seeds. If this score proves that it "
-            "reaches the target, it is proven, and the training ends. Without arguments, train.py trains a "
-            "cart-pole."
+            "training, policies are checked on held-out episodes, in environments that the learner never sees. A "
+            "policy that passes its check is put to the proof: it is scored on fresh episodes. If the proof passes, "
+            "the training ends. Without arguments, train.py trains a cart-pole."
         ),
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",

@@ -21,7 +21,7 @@ from ledger_lab.units import MISSING, target_share
 
 WORDS = {
     "check, proof": "A checkpoint is checked on the panel of its run, whose seeds stay the same. If it "
-    "passes, it is proven on fresh seeds. Only the proof proves that it reaches the target.",
+    "passes, it is put to the proof: it is scored on fresh seeds. Only a proof that passes proves its success.",
     "missing run": "A run that was declared with its cohort and never started.",
     "training return": "Mean return of recently ended training episodes, with exploration, noise and curriculum. It "
     "does not prove success.",
