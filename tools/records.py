@@ -3,7 +3,8 @@
 A folder belongs to a task if its name is ``<task>-<hardware>``, like ``velocity-flat-anymalc-cpu``; ``<task>`` is the
 id without ``LedgerLab-``, in lower case. All runs in the folder count, failed runs included.
 
-``python -m tools.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``.
+``python -m tools.records RECORDS PAGES`` writes each table into its page ``PAGES/<name>.md``, and the times to target
+into the package.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ledger_lab.files import times_file
 from ledger_lab.ledger import CapacityUsed, EvaluationStarted, Ledger, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.checkpoints import share_of
@@ -64,6 +66,38 @@ def records_table(records: Path) -> str:
     lines = [_row(*_COLUMNS), "|" + "---|" * len(_COLUMNS)]
     lines += (_row(*_cells(cohort, runs, members)) for cohort, runs, members in _cohorts(records))
     return "\n".join(lines)
+
+
+def times_to_target(records: Path) -> dict[str, str]:
+    """Return the median time to target of each task, with the default command: the one time that all places show.
+
+    Args:
+        records: The folder with the records.
+
+    Returns:
+        The cells of the time, by Gymnasium id.
+
+    Raises:
+        ValueError: If a task has several cohorts with the default library.
+    """
+    times: dict[str, str] = {}
+    for cohort, runs, _ in _cohorts(records):
+        if {run.declared.rl_library for run in runs} == {"rsl_rl"}:
+            if cohort.task in times:
+                raise ValueError(f"{cohort.task} has several cohorts with the default command")
+            times[cohort.task] = _time(cohort, runs)
+    return times
+
+
+def write_times(records: Path) -> None:
+    """Write the times to target into the package.
+
+    Args:
+        records: The folder with the records.
+    """
+    lines = [f'{task} = "{time}"' for task, time in times_to_target(records).items()]
+    comment = "# Median times to target (min:s), written from records/ by tools/records.py."
+    times_file().write_text("\n".join((comment, *lines, "")), encoding="utf-8")
 
 
 def phases_table(records: Path) -> str:
@@ -177,12 +211,17 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
         f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
-        median_time_cell(cohort) + _before(_beginnings(runs), "wall_s", duration),
+        _time(cohort, runs),
         _steps(members) + _before(_beginnings(runs), "env_steps", quantity),
         _cost(cohort, members) + _before(_beginnings_elsewhere(runs), "usd", usd),
         f"{_engines(runs)}, {_hardware(runs, members)}",
         _elsewhere(runs, members),
     )
+
+
+def _time(cohort: CohortSummary, runs: Sequence[Run]) -> str:
+    """Return the median time to target; after the +, the time of the trainings that the runs began with."""
+    return median_time_cell(cohort) + _before(_beginnings(runs), "wall_s", duration)
 
 
 def _what(task: str, runs: Sequence[Run], *, began: bool = True) -> str:
@@ -348,4 +387,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Write the tables that are made from records into their pages.")
     parser.add_argument("records", type=Path, help="Folder with the records.")
     parser.add_argument("pages", type=Path, help="Folder with one page per table.")
-    write_tables(**vars(parser.parse_args()))
+    asked = parser.parse_args()
+    write_tables(**vars(asked))
+    write_times(asked.records)

@@ -326,6 +326,11 @@ def panel_files() -> list[Path]:
     return sorted((_PACKAGE / "tasks").glob("*/panels/*.toml"))
 
 
+def times_file() -> Path:
+    """Return the file with the median time to target of each task, which ``tools/records.py`` writes from records."""
+    return _PACKAGE / "tasks" / "times.toml"
+
+
 def config_root() -> Path:
     """Return the folder with prices, studies, searches and clusters, which a checkout also shows as ``config/``."""
     return _PACKAGE / "config"

@@ -3,80 +3,82 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 from pathlib import Path
 
 import pytest
 from isaaclab.app import add_launcher_args
 
-from ledger_lab.cli.list_tasks import _record
+from ledger_lab.cli.list_tasks import ListRequest, print_table
 from ledger_lab.cli.programs import known_commands
-from ledger_lab.ledger import Run, read_ledger
-from ledger_lab.reports import summarize_run
+from ledger_lab.ledger import read_ledger
+from ledger_lab.panels import load_panel
+from ledger_lab.reports.terminal.console import PlainConsole
 from ledger_lab.reports.terminal.request import LAUNCHER_FLAGS
 from ledger_lab.tasks.pack import TASKS
 from ledger_lab.tasks.pretrained import ROOT
-from ledger_lab.units import duration
 from tests.conftest import answers_without, script
-from tests.fakes.ledgers import write_run
 from tests.warm import HEAVY
+from tools.records import times_to_target
+
+REPOSITORY = Path(__file__).parents[2]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_tasks_are_listed_with_their_panels() -> None:
-    import torch
+def listed(*arguments: str) -> list[str]:
+    """Return the lines of the list, printed where torch and Isaac Lab are missing."""
+    ((out, error),) = answers_without(HEAVY, ["list_envs", *arguments])
+    assert error is None
+    return out.splitlines()
 
-    default = "newton/mjwarp" if torch.cuda.is_available() else "newton/mujoco"
 
-    def engine(run: Run) -> str:
-        return "" if run.declared.physics == default else f" with {run.declared.physics}"
+def test_tasks_are_listed_from_files_alone_with_the_times_that_are_published_everywhere() -> None:
+    lines = listed()
+    assert max(map(len, lines)) <= 100
+    for task, own in TASKS.items():
+        (row,) = [line for line in lines if line.startswith(f"{task} ")]
+        panel = load_panel(own.panel)
+        time = times_to_target(REPOSITORY / "records")[task]
+        assert row.split("  ")[0] == task
+        assert " ".join(row.split()) == f"{task} {time} {panel.name} 90 % {len(panel.episodes)}"
+        (readme,) = [line for line in README.splitlines() if line.startswith(f"| `{task}` |")]
+        assert all(word in readme for word in time.split(" + ")), f"README says another time than {time}"
+    assert listed("--keyword", "reach")[1].startswith("LedgerLab-Reach-Franka ")
+    assert "no task's id contains 'absent'" in str(answers_without((), ["list_envs", "--keyword", "absent"]))
 
-    finished = script("list_envs")
+
+@pytest.mark.parametrize("columns", [50, 80])
+def test_a_narrow_terminal_cuts_no_name(columns: int) -> None:
+    file = io.StringIO()
+    tasks = {task: own.panel for task, own in TASKS.items()}
+    print_table(tasks, ListRequest.parse([]), PlainConsole(file, columns))
+    assert all(task in file.getvalue() and panel in file.getvalue() for task, panel in tasks.items())
+
+
+def test_the_long_list_shows_engines_sizes_policies_and_panel_ids() -> None:
+    finished = script("list_envs", "--long", "--keyword", "Cartpole")
     assert finished.returncode == 0, finished.stderr
-    lines = finished.stdout.splitlines()
-    (first,) = [index for index, line in enumerate(lines) if line.startswith("LedgerLab-Cartpole")]
-    row = lines[first]
-    assert "rsl_rl, rl_games, skrl" in row and "newton_mjwarp, newton_mujoco, ovphysx" in row, "a pipe gets whole cells"
-    assert any("cartpole_robust_v1" in line for line in lines[first + 1 : first + 4])
+    task, *rows = [line.split() for line in finished.stdout.splitlines()]
+    assert task == ["LedgerLab-Cartpole"]
     (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
-    summary = summarize_run(run)
-    record = rf"{summary.heldout_successes}/256 in {duration(summary.wall_to_target_s)}{engine(run)}"
-    assert re.search(rf"\s4 +1 +256 +cartpole_v1 +p1-\w{{8}}… +256 +90 % +{record}$", row.rstrip())
-    for task in TASKS:
-        (own,) = [line for line in lines if line.startswith(f"{task} ")]
-        (run,) = read_ledger(ROOT / task).runs
-        began = run.declared.began_from
-        before = rf" \+ {duration(began['wall_s'])}" if began else ""
-        record = rf"\d+/\d+ in [\d:]+{before}{engine(run)}(?: as p1-\w{{8}}…)?"
-        assert re.search(rf" \d+ +\d+ +\d+ +\w+_v1 +p1-\w{{8}}… +\d+ +90 % +{record}$", own.rstrip())
+    shown = [(name, " ".join(words)) for name, *words in rows]
+    assert ("libraries", "rsl_rl, rl_games, skrl") in shown
+    assert {("environments", "256"), ("observations", "4"), ("actions", "1")} <= {*shown}
+    assert any("newton_mjwarp, newton_mujoco, ovphysx" in words for _, words in shown)
+    assert any(name == "pretrained" and words.endswith(str(run.declared.physics)) for name, words in shown)
+    panels = [words for name, words in shown if name == "panel"]
+    assert re.fullmatch(r"cartpole_v1: 90 % of 256, p1-\w{8}…", panels[0])
+    assert panels[1].startswith("cartpole_robust_v1: ")
 
 
-def test_a_policy_that_missed_its_target_is_listed_with_its_best_score(tmp_path: Path) -> None:
-    write_run(tmp_path, "a", scores=(7, 6))
-    assert _record(summarize_run(read_ledger(tmp_path).runs[0])) == "7/10, short of it"
-
-
-def test_a_panel_that_cannot_be_read_is_named_and_the_other_tasks_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    import gymnasium as gym
-    from gymnasium.envs.registration import EnvSpec
-
-    from ledger_lab.cli.list_tasks import list_tasks
-    from ledger_lab.tasks.registry import load_task_packages
-
-    load_task_packages()
-    panel = tmp_path / "theirs.toml"
+def test_a_panel_that_cannot_be_read_is_named_and_the_other_tasks_are_listed(tmp_path: Path) -> None:
+    panel, file = tmp_path / "theirs.toml", io.StringIO()
     panel.write_text("task = [")
-    ours, task = gym.spec("LedgerLab-Cartpole"), "LedgerLab-Cartpole-Unreadable"
-    theirs = EnvSpec(task, ours.entry_point, kwargs={**ours.kwargs, "default_panel": str(panel)})
-    monkeypatch.setitem(gym.registry, task, theirs)
-    assert list_tasks(["--keyword", "Cartpole"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    (row,) = [line for line in lines if line.startswith(task)]
-    assert " cartpole_v1 " not in row
-    assert any(line.startswith("LedgerLab-Cartpole ") and " cartpole_v1 " in line for line in lines)
-    (warning,) = [line for line in lines if line.startswith("warning:")]
-    assert str(panel) in warning
+    print_table({"Theirs": str(panel), "LedgerLab-Ant": "ant_v1"}, ListRequest.parse([]), PlainConsole(file, 200))
+    _, theirs, ours, _, warning = file.getvalue().splitlines()
+    assert theirs.split() == ["Theirs", *"––––"] and " ant_v1 " in ours
+    assert warning.startswith("warning:") and str(panel) in warning
 
 
 WORDS = {

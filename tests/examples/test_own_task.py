@@ -39,11 +39,12 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def test_the_installed_task_is_listed_with_its_engines_and_its_panel() -> None:
-    listed = script("list_envs", "--keyword", TASK)
+    listed = script("list_envs", "--long", "--keyword", TASK)
     assert listed.returncode == 0, listed.stderr
-    row = " ".join(listed.stdout.splitlines()[1].split())
-    assert row.startswith(f"{TASK} rsl_rl, rl_games, skrl newton_mjwarp, newton_mujoco, ovphysx")
-    assert re.search(r"256 pendulum_v1 p1-\w+… 256 90 %", row), row
+    shown = " ".join(listed.stdout.split())
+    assert shown.startswith(f"{TASK} libraries rsl_rl, rl_games, skrl physics newton_mjwarp, newton_mujoco, ovphysx")
+    assert re.search(r"panel pendulum_v1: 90 % of 256, p1-\w+…", shown), shown
+    assert "--long also lists the tasks of" in script("list_envs").stdout
 
 
 def test_each_library_takes_the_recipe(tmp_path: Path) -> None:

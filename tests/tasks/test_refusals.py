@@ -88,7 +88,7 @@ def run(environment: dict[str, str], name: str, *arguments: str, cwd: Path) -> s
 
 def test_a_broken_task_package_is_named_and_blocks_no_other_task(tmp_path: Path) -> None:
     environment = install(tmp_path, imports="import no_such_library")
-    listed = run(environment, "list_envs", "--keyword", "cartpole", cwd=tmp_path)
+    listed = run(environment, "list_envs", "--all", "--keyword", "cartpole", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
     assert "LedgerLab-Cartpole" in listed.stdout
     assert listed.stderr == (

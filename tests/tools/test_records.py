@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ledger_lab.documents import read_toml
+from ledger_lab.files import times_file
 from ledger_lab.ledger import (
     CapacityUsed,
     EvaluationStarted,
@@ -24,7 +26,16 @@ from ledger_lab.reports import summarize_run
 from ledger_lab.units import duration, percent
 from tests.fakes.ledgers import SECOND, result, write_run
 from tests.reports.test_cohorts import A_DOLLAR_A_SECOND
-from tools.records import BEGIN, END, TABLES, phases_table, records_table, robustness_table, write_tables
+from tools.records import (
+    BEGIN,
+    END,
+    TABLES,
+    phases_table,
+    records_table,
+    robustness_table,
+    times_to_target,
+    write_tables,
+)
 from tools.study_tables import algorithms_table, budget_table, update_to_data_table
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +83,12 @@ def rows(records: Path) -> list[list[str]]:
 def test_the_page_holds_the_generated_table(name: str) -> None:
     page = (ROOT / "docs" / "generated" / f"{name}.md").read_text(encoding="utf-8")
     assert f"{BEGIN.format(name)}\n\n{TABLES[name](ROOT / 'records')}\n\n{END.format(name)}" in page, (
+        "./isaaclab.sh -p -m tools.records records docs/generated"
+    )
+
+
+def test_the_package_holds_the_recorded_times() -> None:
+    assert read_toml(times_file()) == times_to_target(ROOT / "records"), (
         "./isaaclab.sh -p -m tools.records records docs/generated"
     )
 

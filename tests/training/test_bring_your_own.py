@@ -302,9 +302,9 @@ def test_changed_code_is_refused_by_name_and_recorded_if_allowed(parking: Path, 
 
 
 def test_other_scripts_accept_the_task(parking: Path) -> None:
-    listed = script("list_envs", "--keyword", "acme")
+    listed = script("list_envs", "--long", "--keyword", "acme")
     assert listed.returncode == 0, listed.stderr
-    assert [line.split()[:2] for line in listed.stdout.splitlines()[1:]] == [[TASK, "rsl_rl"]]
+    assert [line.split() for line in listed.stdout.splitlines()[:2]] == [[TASK], ["libraries", "rsl_rl"]]
     reported = script("report", "--log_root", parking)
     assert reported.returncode == 0, reported.stderr
     assert f"task {TASK}" in reported.stdout

@@ -1,34 +1,68 @@
-"""``scripts/list_envs.py``: lists the tasks with their physics, their panels, and the record on each panel."""
+"""``scripts/list_envs.py``: lists the tasks with their panels, and the recorded times to their targets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
 
-import gymnasium as gym
-from rich.console import Group, RenderableType
+from rich.console import Console
 from rich.table import Table
 
-from ledger_lab.cli.request import ListRequest
+from ledger_lab.documents import read_toml
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.find import find_run
-from ledger_lab.ledger.libraries import LIBRARIES
-from ledger_lab.panels import Panel, PanelIdentity, find_panels, load_panel
-from ledger_lab.panels.physics import physics_name
-from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.reports.terminal.console import Terminal
-from ledger_lab.tasks.pretrained import ROOT, shipped_contract, shipped_tasks
-from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
-from ledger_lab.training.runners.configs import resolve_configs
-from ledger_lab.training.runners.description import describe_simulation, scoring_code
-from ledger_lab.training.runners.physics_engine import physics_choices, with_default_physics
-from ledger_lab.training.runners.session import held_out_config, resolve_device
-from ledger_lab.units import MISSING, duration, target_share
+from ledger_lab.files import times_file
+from ledger_lab.panels import load_panel
+from ledger_lab.reports.terminal.console import PLAIN_WIDTH, make_console
+from ledger_lab.reports.terminal.request import Program, Request, flag
+from ledger_lab.reports.terminal.script import imported_later
+from ledger_lab.tasks.pack import TASKS
+from ledger_lab.training.supervision.start import run_watched
+from ledger_lab.units import MISSING, target_share
 
-_COLUMNS = ("task", "libraries", "physics", "obs", "actions", "envs", "panel", "id", "episodes", "target", "record")
+_COLUMNS = ("task", "time to target", "panel", "target", "episodes")
+_WIDTH = 96
+"""Columns of a terminal that all columns of the table need, with the tasks of LedgerLab."""
+_LEGEND = "time to target (min:s): median of 3 recorded trainings on 2 CPU cores · --long shows engines and ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListRequest(Request):
+    """What a user asks of ``scripts/list_envs.py``: each field is a flag of the same name."""
+
+    program = Program(
+        name="list_envs.py",
+        description="List the tasks with their panels. The time to target is the median of three recorded trainings "
+        "with the default command on two CPU cores, from the start of Python to the proof. After the + is the time of "
+        "the training whose policy these trainings started with. Target and episodes are those of "
+        "a check on the panel.",
+        examples=("list_envs.py", "list_envs.py --long --keyword Cartpole", "list_envs.py --all --keyword Velocity"),
+    )
+
+    long: bool = flag(
+        False,
+        "Show libraries, physics engines, sizes, pretrained policy and all panels of each task, with the panel ids for "
+        "the default physics engine. Tasks of other installed packages are listed, too. This takes seconds.",
+    )
+    all: bool = flag(False, "Also list the tasks of other installed packages and of Isaac Lab. This takes seconds.")
+    keyword: str = flag("", "List only tasks whose id contains this text (default: list all).")
+
+    def require_some(self, listed: int) -> None:
+        """Refuse a keyword that no task's id contains.
+
+        Args:
+            listed: Number of tasks that were listed.
+
+        Raises:
+            UserError: If there is none.
+        """
+        if not listed:
+            more = "" if self.all else " (--all lists more)"
+            raise UserError(f"no task's id contains {self.keyword!r}{more}")
 
 
 def list_tasks(argv: Sequence[str]) -> int:
-    """Print one row per task, with a line per panel.
+    """Print one row per task; with ``--long`` or ``--all``, in a process that imports Isaac Lab.
 
     Args:
         argv: Command line without the program's name.
@@ -40,83 +74,48 @@ def list_tasks(argv: Sequence[str]) -> int:
         UserError: If there is no such task.
     """
     request = ListRequest.parse(argv)
-    device = resolve_device(None)
-    tasks = registered_tasks()  # before output is redirected, because it prints warnings about packages
-    terminal = Terminal()
-    try:
-        known, broken = find_panels(), list[str]()
-        panels = [load_panel(name) for name in known]
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name in _COLUMNS:
-            table.add_column(name, no_wrap=name not in ("physics", "libraries"))
-        for task in tasks:
-            if request.keyword.lower() not in task.lower() or (task_package(task) == STOCK_TASKS and not request.all):
-                continue
-            kwargs = gym.spec(task).kwargs
-            libraries = [name for name in LIBRARIES if f"{name}_cfg_entry_point" in kwargs]
-            own = [panel for panel in panels if panel.task == task]
-            cells: list[RenderableType] = [MISSING] * (len(_COLUMNS) - 3)
-            try:
-                default = kwargs.get("default_panel")
-                if default is not None and default not in known and libraries:
-                    own.append(load_panel(default))
-                if own:
-                    own.sort(key=lambda panel: default not in (panel.name, panel.source))
-                    cells = _cells(task, libraries[0], device, own)
-            except UserError as error:
-                broken.append(str(error))
-            table.add_row(task, ", ".join(libraries) or MISSING, ", ".join(physics_choices(task)) or MISSING, *cells)
-        if not table.row_count:
-            raise UserError(
-                f"no task's id contains {request.keyword!r}" + ("" if request.all else " (--all lists more)")
-            )
-        terminal.console.print(table)
-        for sentence in broken:
-            terminal.console.print(f"warning: {sentence}", markup=False, soft_wrap=True)
-    finally:
-        terminal.restore()
+    if request.long or request.all:
+        run_watched(imported_later("ledger_lab.cli.registered_tasks:list_registered"))
+    console = make_console()
+    print_table({task: own.panel for task, own in sorted(TASKS.items())}, request, console)
+    packages = {each.dist.name if each.dist else each.name for each in entry_points(group="isaaclab.tasks")}
+    if others := sorted(packages - {"ledger_lab", "ledger-lab"}):
+        console.print(f"--long also lists the tasks of {', '.join(others)}", soft_wrap=True)
     return 0
 
 
-def _cells(task: str, library: str, device: str, panels: Sequence[Panel]) -> list[RenderableType]:
-    """Return the cells of a task from its sizes to the records on its panels, with a line per panel.
+def print_table(tasks: Mapping[str, str | None], request: ListRequest, console: Console) -> None:
+    """Print the tasks that a user asks for, and a warning for each panel that can't be read.
 
     Args:
-        task: Gymnasium id.
-        library: A library that the task has a configuration for.
-        device: Device of a new run.
-        panels: Panels of the task.
+        tasks: Default panels of the tasks, by Gymnasium id.
+        request: What the user asks for.
+        console: Where to print.
 
     Raises:
-        UserError: If a panel's success function can't be imported.
+        UserError: If no task's id contains the keyword.
     """
-    env_cfg, _ = resolve_configs(task, library, with_default_physics(task, (), device))
-    description = describe_simulation(held_out_config(env_cfg, 1))
-    sizes, shipped = [MISSING, MISSING], None
-    if task in shipped_tasks():
-        files = shipped_contract(task)["files"]
-        sizes = [str(files[end]["shape"][1]) for end in ("input", "output")]
-        shipped = summarize_run(find_run(str(ROOT / task), ROOT))
-    lines = []
-    for panel in panels:
-        identity = PanelIdentity.of(panel, {**description, "code": scoring_code(panel, env_cfg)}).id
-        record = MISSING
-        if shipped is not None and (shipped.panel, shipped.target_success) == (panel.name, panel.target_success):
-            record = _record(shipped)
-            if shipped.panel_id != identity:
-                same_engine = shipped.physics == physics_name(env_cfg)
-                record += f" as {shipped.panel_id[:11]}…" if same_engine else f" with {shipped.physics}"
-        episodes = str(len(panel.episodes))
-        lines.append((panel.name, f"{identity[:11]}…", episodes, target_share(panel.target_success), record))
-    return [*sizes, str(env_cfg.scene.num_envs), *(Group(*column) for column in zip(*lines, strict=True))]
-
-
-def _record(summary: RunSummary) -> str:
-    """Return the score of a run's best checkpoint; if it proved its target, also the time, with earlier trainings."""
-    if (best := summary.best) is None:
-        return MISSING
-    if best.proven:
-        took = duration(summary.wall_to_target_s)
-        before = f" + {duration(summary.began_from['wall_s'])}" if summary.began_from else ""
-        return f"{best.proof_successes}/{best.proof_episodes} in {took}{before}"
-    return f"{best.heldout_successes}/{best.heldout_episodes}, short of it"
+    wide = console.width >= _WIDTH
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in _COLUMNS if wide else _COLUMNS[:3]:
+        table.add_column(name, no_wrap=True)
+    broken = list[str]()
+    times = read_toml(times_file())
+    for task, default in tasks.items():
+        if request.keyword.lower() not in task.lower():
+            continue
+        cells = (MISSING, MISSING, MISSING)
+        try:
+            if default is not None:
+                panel = load_panel(default)
+                cells = (panel.name, target_share(panel.target_success), str(len(panel.episodes)))
+        except UserError as error:
+            broken.append(str(error))
+        table.add_row(task, times.get(task, MISSING), *(cells if wide else cells[:1]))
+    request.require_some(table.row_count)
+    # A name is never cut: in a terminal that is narrower than three columns, lines are continued.
+    table.width = console.measure(table, options=console.options.update(width=PLAIN_WIDTH)).maximum
+    console.print(table, crop=False)
+    console.print(_LEGEND, soft_wrap=True)
+    for sentence in broken:
+        console.print(f"warning: {sentence}", soft_wrap=True)

@@ -40,7 +40,7 @@ COMMANDS = {
     "serve": Command("ledger_lab.cli.serve:serve"),
     "study": Command("ledger_lab.studies.commands.study:run_study"),
     "search": Command("ledger_lab.studies.commands.search:run_search"),
-    "list_envs": Command("ledger_lab.cli.list_tasks:list_tasks", "ledger_lab.cli.request:ListRequest"),
+    "list_envs": Command("ledger_lab.cli.list_tasks:list_tasks"),
     "new_panel": Command(
         "ledger_lab.training.evaluation.new_panel:new_panel", "ledger_lab.training.evaluation.request:NewPanelRequest"
     ),

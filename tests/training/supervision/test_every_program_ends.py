@@ -14,9 +14,7 @@ import pytest
 from ledger_lab.cli.programs import COMMANDS
 
 ROOT = Path(__file__).parents[3]
-SIMULATES = {
-    "evaluate", "export_policy", "list_envs", "new_panel", "play", "profile_run", "train"
-}  # fmt: skip
+SIMULATES = {"evaluate", "export_policy", "new_panel", "play", "profile_run", "train"}
 DEAF = str(ROOT / "tests" / "fakes" / "deaf.py")
 
 
