@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,9 +135,8 @@ def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
     class Large(ImageEnv):
         image = (3, 84, 84)
 
-    guide = (Path(__file__).parents[2] / "docs" / "guides" / "off_policy.md").read_text()
-    (text,) = re.findall(r"```yaml\n(models:.*?)```", guide, re.DOTALL)
-    models = yaml.safe_load(text)["models"]
+    guide = Path(__file__).parents[2] / "docs" / "examples" / "image_networks.yaml"
+    models = yaml.safe_load(guide.read_text())["models"]
     for role in ("critic_2", "target_critic_1", "target_critic_2"):
         models[role] = copy.deepcopy(models["critic_1"])
     trained = Training("sac", tmp_path, env=Large(), settings={"models": models}, updates_per_step=1, iterations=2)
