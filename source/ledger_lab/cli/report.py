@@ -147,10 +147,10 @@ def _show(request: ReportRequest, found: Selection) -> None:
     if one or request.details:
         bottlenecks = _bottlenecks(found)
         for run, summary in zip(contents.runs, contents.summaries, strict=True):
-            console.print(render_run(run, summary, bottlenecks.get(summary.run_id), console.width))
+            console.print(render_run(run, summary, bottlenecks.get(summary.run_id), console.width), crop=False)
         for cohort in contents.cohorts:
             if cohort.cohort:
-                console.print(render_cohort(cohort, console.width))
+                console.print(render_cohort(cohort, console.width), crop=False)
     if not request.runs:
         for line in absent_cohort_lines(found.ledger.cohorts):
             console.print(line)

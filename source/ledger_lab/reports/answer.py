@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from rich.text import Text
@@ -14,9 +14,6 @@ from ledger_lab.names import as_started
 from ledger_lab.reports.summary import RunSummary, status_cell
 from ledger_lab.tasks.recipes.settings import names_code
 from ledger_lab.units import MISSING, counted, duration, gigabytes, percent, quantity, usd
-
-_LABEL = 9
-"""Columns of a line's label."""
 
 _ENDINGS = {Status.COMPLETED: "", Status.LIMIT_REACHED: " (time limit)", Status.STOPPED: " (health event)"}
 """What follows “TARGET NOT REACHED”, if it is not the status itself."""
@@ -39,11 +36,23 @@ def answer_lines(run: Run, summary: RunSummary, width: int) -> list[Text]:
         "watch": [_command("play.py", run, summary, "--video") if summary.checkpoints else MISSING],
         "details": [_command("report.py", run, summary)],
     }
-    for label, parts in labelled.items():
-        first, *others = parts
-        broken = _broken([f"  {label:<{_LABEL}}{first}", *others], " · ", " " * (2 + _LABEL), width)
-        lines += [Text(line) for line in broken]
-    return lines
+    return [*lines, *labelled_lines(labelled.items(), width, indent="  ")]
+
+
+def labelled_lines(parts: Collection[tuple[str, Sequence[str]]], width: int, indent: str = "") -> list[Text]:
+    """Return lines that begin with labels. In a terminal, each is broken between its parts where it is too long.
+
+    Args:
+        parts: Labels, each with at least one part.
+        width: Columns of the terminal.
+        indent: Blanks before the labels.
+    """
+    labels = max(len(label) for label, _ in parts) + 2
+    return [
+        Text(line, no_wrap=True, overflow="ignore")
+        for label, (first, *others) in parts
+        for line in _broken([f"{indent}{label:<{labels}}{first}", *others], " · ", indent + " " * labels, width)
+    ]
 
 
 def notes(summary: RunSummary) -> Iterator[Text]:

@@ -13,7 +13,7 @@ from ledger_lab.ledger import Cohort
 from ledger_lab.ledger.costs.model import sum_if_known
 from ledger_lab.ledger.costs.prices import OWNED, Price
 from ledger_lab.panels.physics import NATIVE
-from ledger_lab.reports.answer import answer_lines, notes
+from ledger_lab.reports.answer import answer_lines, labelled_lines, notes
 from ledger_lab.reports.checkpoints import CheckpointSummary
 from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick, by_yardstick
 from ledger_lab.reports.columns import Shown, Style, TableCell, shown_columns, shown_table
@@ -74,14 +74,13 @@ def render_run(run: Run, summary: RunSummary, bottleneck: Bottleneck | None, wid
     ((yardstick, _),) = by_yardstick([summary])
     figures = (pair for pair in _figures(RunSummary, summary) if pair[0] != "status")  # the answer and the notes say it
     pairs = [*figures, *_uses(summary, bottleneck)]
-    titles = max(cell_len(title) for title, _ in pairs)
     lines = [
         heading_line(yardstick),
         *answer_lines(run, summary, width),
-        Text(),
         *([] if summary.reason is None else [Text(summary.reason)]),
         *notes(summary),
-        *(Text(f"{title:<{titles}}  {words}") for title, words in pairs),
+        Text(),
+        *labelled_lines(pairs, width),
         Text(),
     ]
     if summary.checkpoints:
@@ -96,9 +95,7 @@ def render_cohort(cohort: CohortSummary, width: int) -> Group:
         cohort: The cohort.
         width: Columns of the terminal.
     """
-    pairs = [*_figures(CohortSummary, cohort)]
-    titles = max(cell_len(title) for title, _ in pairs)
-    return _block([*(Text(f"{title:<{titles}}  {words}") for title, words in pairs), Text()], width)
+    return _block([*labelled_lines([*_figures(CohortSummary, cohort)], width), Text()], width)
 
 
 def heading_line(yardstick: Yardstick) -> Text:
@@ -194,24 +191,24 @@ def _cohort_notes(cohort: CohortSummary) -> Iterator[Text]:
         yield Text(f"cohort {cohort.cohort}: {'; '.join(made.details)}", style=style)
 
 
-def _figures[Row](kind: type[Row], row: Row) -> Iterator[tuple[str, str]]:
+def _figures[Row](kind: type[Row], row: Row) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the titles of all columns, and the figures with their denominators."""
     columns, (cells,) = shown_table(kind, [row])
     for (_, shown), cell in zip(columns, cells, strict=True):
         denominator = f" ({shown.denominator})" if shown.align == "right" and cell.text != MISSING else ""
-        yield shown.title, " · ".join((f"{cell.text} {cell.beside}".rstrip() + denominator, *cell.details))
+        yield shown.title, (f"{cell.text} {cell.beside}".rstrip() + denominator, *cell.details)
 
 
-def _uses(summary: RunSummary, bottleneck: Bottleneck | None) -> Iterator[tuple[str, str]]:
+def _uses(summary: RunSummary, bottleneck: Bottleneck | None) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield where the time of a run went, what it used, and what would make it shorter."""
-    yield "gradient steps", f"{quantity(1000 * summary.gradient_steps_per_env_step)} per 1,000 environment steps"
+    yield "gradient steps", [f"{quantity(1000 * summary.gradient_steps_per_env_step)} per 1,000 environment steps"]
     if summary.phases and summary.wall_s:
         shares = sorted(((s / summary.wall_s, phase) for phase, s in summary.phases.items()), reverse=True)
-        yield "phases", " · ".join(f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01)
+        yield "phases", [f"{phase} {share:.0%}" for share, phase in shares if share >= 0.01]
     if bottleneck is not None:
         yield from _bottleneck_words(bottleneck)
     if summary.host is not None and summary.host.mean_busiest_thread is not None:
-        yield "busiest thread", f"{percent(summary.host.mean_busiest_thread, 0)} of a core, in the mean"
+        yield "busiest thread", [f"{percent(summary.host.mean_busiest_thread, 0)} of a core, in the mean"]
     for device in summary.devices:
         figures = [
             None if device.mean_utilization is None else f"{device.mean_utilization:.0%} busy",
@@ -219,9 +216,9 @@ def _uses(summary: RunSummary, bottleneck: Bottleneck | None) -> Iterator[tuple[
             None if device.peak_temperature_c is None else f"up to {device.peak_temperature_c:.0f} °C",
             None if device.peak_memory_gb is None else f"up to {gigabytes(device.peak_memory_gb)}",
         ]
-        yield device.uuid[:12], ", ".join(f for f in figures if f) or "silent"
+        yield device.uuid[:12], [f for f in figures if f] or ["silent"]
     if summary.devices and summary.energy_kwh is None:
-        yield "energy", f"unknown ({summary.energy_undefined_reason})"
+        yield "energy", [f"unknown ({summary.energy_undefined_reason})"]
     room = summary.room
     if room is not None and summary.physics != NATIVE:  # MuJoCo's C code drops nothing
         used = (
@@ -230,21 +227,21 @@ def _uses(summary: RunSummary, bottleneck: Bottleneck | None) -> Iterator[tuple[
         )
         for what, most, capacity in used:
             if most > _NEARLY_FULL * capacity:
-                yield what, f"{most:.3g} of the {capacity:.3g} that an environment has room for"
+                yield what, [f"{most:.3g} of the {capacity:.3g} that an environment has room for"]
     if words := rank_words(summary.ranks):
-        yield "processes", words
+        yield "processes", [words]
 
 
-def _bottleneck_words(bottleneck: Bottleneck) -> Iterator[tuple[str, str]]:
+def _bottleneck_words(bottleneck: Bottleneck) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what the GPU determined, and the advice that would save most time."""
     if bottleneck.device_bound is not None:
-        yield "GPU-bound", f"{percent(bottleneck.device_bound, 0)} of {bottleneck.phase}"
+        yield "GPU-bound", [f"{percent(bottleneck.device_bound, 0)} of {bottleneck.phase}"]
     elif bottleneck.times_launches:
-        yield "phases are", "times of launches; --timing events measures the GPU's work"
+        yield "phases are", ["times of launches; --timing events measures the GPU's work"]
     if bottleneck.advice:
         best = bottleneck.advice[0]
-        caveat = "" if best.caveat is None else f"; {best.caveat}"
-        yield "advice", f"{best.action}: −{percent(best.gain, 0)} wall-clock ({best.basis}{caveat})"
+        caveat = [] if best.caveat is None else [best.caveat]
+        yield "advice", [f"{best.action}: −{percent(best.gain, 0)} wall-clock", best.basis, *caveat]
 
 
 def _checkpoint_lines(summary: RunSummary, width: int) -> list[Text]:

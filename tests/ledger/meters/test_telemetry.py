@@ -64,7 +64,7 @@ def test_the_energy_of_a_trace_matches_a_calculation_by_hand(tmp_path: Path) -> 
     assert summary.mean_gpu_utilization == pytest.approx((10 + 90 + 80 + 20 + 0 + 4 * 50) / 100 / 9)
     assert summary.host is not None and summary.host.peak_memory_gb > 0.01
     text = everything(run, summary)
-    assert "0.528 Wh" in text and "GPU-0a000000    50% busy, 270 W, up to 61 °C, up to 9.5 GB" in text
+    assert "0.528 Wh" in text and "GPU-0a000000    50% busy · 270 W · up to 61 °C · up to 9.5 GB" in text
 
 
 def everything(run: Run, summary: RunSummary) -> str:
