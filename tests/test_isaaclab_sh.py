@@ -315,13 +315,6 @@ def test_an_environment_that_is_linked_from_elsewhere_is_not_emptied(workshop: W
     assert workshop.steps() == []
 
 
-def test_modules_that_cannot_be_compiled_stop_nothing(workshop: Workshop) -> None:
-    (workshop.home / "broken").touch()
-    result = workshop.run("-p", "-c", "print('out')")
-    assert (result.returncode, result.stdout) == (0, "out\n")
-    assert "programs start more slowly" in result.stderr
-
-
 def settings_of(workshop: Workshop, tool: str) -> dict[str, str]:
     """The variables of pip and uv with which the installation ran a tool."""
     lines = (workshop.home / f"env of {tool}").read_text().splitlines()
@@ -491,12 +484,6 @@ def test_it_runs_from_anywhere_through_a_symlink_with_arguments_intact(ready: Wo
     result = ready.run("-p", "-c", code, "a b", "", "*", cwd=tmp_path, script=link)
     assert result.stdout == f"{tmp_path} {['a b', '', '*']}\n"
     assert ready.steps() == []
-
-
-def test_everything_else_goes_to_isaac_labs_command_line(built: Workshop, tmp_path: Path) -> None:
-    (tmp_path / "isaaclab.py").write_text("import sys; print('isaaclab', sys.argv[1:])")
-    built.env["PYTHONPATH"] = str(tmp_path)
-    assert built.run("train", "--task", "x y").stdout == f"isaaclab {['train', '--task', 'x y']}\n"
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])

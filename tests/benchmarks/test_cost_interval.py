@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.cost_interval import RatioScenario, Scenario, bench_cost_interval, cover_ratio
-from ledger_lab.errors import UserError
+from benchmarks.cost_interval import RatioScenario, Scenario, cover_ratio
 
 COHORT = Scenario(runs=5, rate=0.9, spread=0.3, failure_usd=4.0, crashes=False)
 
@@ -28,9 +27,3 @@ def test_runs_of_the_same_seeds_have_similar_spends() -> None:
     common = generator.standard_normal(many.runs)
     spends = [[usd for usd, _ in many.draw(generator, common)] for _ in range(2)]
     assert np.corrcoef(np.log(spends))[0, 1] == pytest.approx(0.8, abs=0.03)
-
-
-def test_invalid_arguments_are_refused() -> None:
-    for wrong in (["--cohorts", "0"], ["--seed", "-1"]):
-        with pytest.raises(UserError, match="--cohorts must be at least 1, and --seed at least 0"):
-            bench_cost_interval(wrong)

@@ -9,9 +9,8 @@ import pytest
 from numpy.random import Generator
 
 from benchmarks import coverage
-from benchmarks.coverage import CASES, bench_coverage
-from benchmarks.coverage.case import Case, is_within, of_the_same, one_by_one
-from ledger_lab.errors import UserError
+from benchmarks.coverage import bench_coverage
+from benchmarks.coverage.case import Case, of_the_same, one_by_one
 
 FAIR = Case(figure="fair", about="wrong in 5 %", n=3, simulate=one_by_one(lambda stream: bool(stream.random() > 0.05)))
 FALSE = Case(figure="false", about="wrong in 10 %", n=3, simulate=one_by_one(lambda stream: stream.random() > 0.1))
@@ -23,11 +22,6 @@ def test_a_case_holds_unless_it_is_wrong_more_often_than_promised() -> None:
     assert fair.holds and not false.holds
     assert false.share == pytest.approx(0.1, abs=5 * (false.error or 0.0))
     assert (silent.printed, silent.share, silent.error, silent.holds) == (0, None, None, True)
-
-
-def test_no_interval_is_neither_right_nor_wrong() -> None:
-    assert is_within(0.0, None) is None
-    assert is_within(1.0, (0.0, 1.0)) and not is_within(1.1, (0.0, 1.0))
 
 
 def test_figures_of_the_same_reports_are_simulated_once() -> None:
@@ -55,15 +49,3 @@ def test_the_exit_status_says_whether_everything_holds(
     content = json.loads((tmp_path / "found.json").read_text())
     assert not content["all_hold"] and [row["holds"] for row in content["cases"]] == [True, False, True]
     assert bench_coverage(["--trials", "4000", "--only", "fair"]) == 0
-
-
-def test_each_case_has_its_own_name() -> None:
-    names = [(case.figure, case.about, case.n) for case in CASES]
-    assert len(set(names)) == len(names)
-
-
-def test_invalid_arguments_are_refused() -> None:
-    with pytest.raises(UserError, match="--only mood: no figure has this in its name"):
-        bench_coverage(["--only", "mood"])
-    with pytest.raises(UserError, match="--trials must be at least 1"):
-        bench_coverage(["--trials", "0"])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from benchmarks.error_budget import CHAINS, CHOICES, bench_error_budget, examine_branches, examine_chain, examine_sizes
-from ledger_lab.errors import UserError
+from benchmarks.error_budget import CHAINS, CHOICES, examine_branches, examine_chain, examine_sizes
 from ledger_lab.ledger.costs.few_runs import lower_bound
 from ledger_lab.panels.verdict import VerdictRule
 
@@ -46,25 +42,3 @@ def test_branches_are_within_the_bound_for_all_their_runs() -> None:
 def test_sizes_that_are_chosen_before_outcomes_are_known_do_not_matter(choice: str) -> None:
     found = examine_sizes(choice, RULE, 1000, np.random.default_rng(7))
     assert exceeds(found.false_passes, found.runs) == (choice == CUT)
-
-
-def test_the_script_prints_and_writes_every_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_error_budget(["--runs", "20", "--json", str(tmp_path / "budget.json")]) == 0
-    printed = capsys.readouterr().out
-    for word in ("proves its first target", "5 % allowed", "random sizes", "new error budgets"):
-        assert word in printed
-    content = json.loads((tmp_path / "budget.json").read_text())
-    assert (len(content["chains"]), len(content["sizes"])) == (8 * len(CHAINS), len(CHOICES))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--runs", "0"], "--runs must be at least 1"),
-        (["--target", "0.2"], "--target must lie between 0.5 and 1"),
-        (["--target", "0.99"], "too high to be proven with the smallest panels"),
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        bench_error_budget(arguments)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ground import Pair, bench_ground, compare, pairs_of, patches
+from benchmarks.ground import Pair, compare, pairs_of, patches
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
 from tests.fakes.ledgers import write_run
@@ -36,12 +36,6 @@ def test_failures_that_share_a_patch_say_less_than_failures_on_many_patches() ->
         assert plain.difference == by_patch.difference == -0.1
         widths.append(by_patch.interval[1] - by_patch.interval[0])
     assert widths[0] < widths[1]
-
-
-def test_a_ledger_without_scores_on_both_grounds_is_refused(tmp_path: Path) -> None:
-    write_run(tmp_path, "a")
-    with pytest.raises(UserError, match="contains evaluations of 0 runs: it must be one run"):
-        bench_ground([str(tmp_path)])
 
 
 def test_scores_with_other_physics_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

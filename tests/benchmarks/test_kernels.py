@@ -9,8 +9,6 @@ import warp
 
 from benchmarks.gpu.ahead import Ahead
 from benchmarks.gpu.parts import TASKS, all_parts
-from benchmarks.kernels import bench_kernels
-from ledger_lab.errors import UserError
 
 
 @warp.kernel(module="unique", enable_backward=False)
@@ -40,22 +38,6 @@ def test_a_module_that_the_cpu_loads_is_compiled_for_the_gpu(
     modules = [count.module.get_module_identifier(block_dim) for block_dim in block_dims]
     assert sorted(path.stem for path in tmp_path.rglob("*.ptx")) == sorted(f"{each}.sm90" for each in modules)
     assert len(ahead.compiled_s) == len(block_dims)
-
-
-def test_tiled_launches_are_compiled_for_the_block_that_they_ask_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(warp.config, "kernel_cache_dir", str(tmp_path))
-    counted = warp.zeros(3, dtype=float, device="cpu")
-    with Ahead(75).compiling():
-        warp.launch_tiled(count, dim=[3], inputs=[counted], device="cpu", block_dim=96)
-    assert [path.stem for path in tmp_path.rglob("*.ptx")] == [f"{count.module.get_module_identifier(96)}.sm75"]
-
-
-def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--architecture 91: this Warp compiles for 75, .*90"):
-        bench_kernels(["--architecture", "91", "--caches", str(tmp_path / "caches")])
-    assert not (tmp_path / "caches").exists()
 
 
 def test_the_kernels_of_all_tasks_of_the_kit_are_compiled() -> None:

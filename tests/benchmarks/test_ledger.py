@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ledger import bench_ledger
-from ledger_lab.errors import UserError
 from tests.conftest import benchmark
 
 
@@ -36,20 +34,3 @@ def test_appending_and_reporting_are_measured(tmp_path: Path) -> None:
     assert min(report.values()) >= 0 and verified is None
     assert "mlflow: not measured" in finished.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--appends", "5"], "--appends 5: a 99th percentile needs at least 100"),
-        (["--runs", "3"], "--runs names 1 ledgers, --rows 2"),
-        (["--runs", "3", "--rows", "4"], "3 runs have at least 15 rows each: --rows 45"),
-        (["--episodes", "0"], "--episodes 0 --other_files 0: at least 1 and 0"),
-        (["--folder", "nowhere"], "--folder nowhere is not a folder"),
-        (["--rows", "1000000000000", "--runs", "1"], "GB are free: name a folder"),
-        (["--neighbours", "no-such-python"], "--neighbours no-such-python is not a program"),
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        bench_ledger(arguments)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.load import bench_load
 from benchmarks.load_readers import Truth, wrong_statuses
-from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
 from tests.conftest import benchmark
 
@@ -62,17 +60,3 @@ def test_a_status_that_was_never_true_is_noticed(
 ) -> None:
     report = {"runs": [{"seed": seed, "status": status} for seed, status in enumerate(statuses)]}
     assert wrong_statuses(report, before, after) == [f"report.py: {each}" for each in complaints]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--writers", "0"], "--writers 0: must be from 1"),
-        (["--writers", "3", "--kills", "4"], "--kills 4: must be from 0 to the number of writers"),
-        (["--minutes", "0"], "--minutes must be above 0"),
-        (["--folder", "nowhere"], "--folder nowhere is not a folder"),
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        bench_load(arguments)

@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks import native
 from benchmarks.native_scaling import Physics
-from ledger_lab.errors import UserError
 
 
 def test_ratios_are_of_turns_that_follow_each_other(
@@ -45,18 +44,6 @@ def test_ratios_are_of_turns_that_follow_each_other(
     line = next(line for line in capsys.readouterr().out.splitlines() if "newton_mujoco" in line)
     assert line.split() == ["Some-Task", "newton_mujoco", "2", "426,667", "3.00", "75%", "80%", "1.00"]
     assert [len(figure["turns"]) for figure in json.loads(written.read_text())["figures"]] == [3, 3]
-
-
-def test_unknown_tasks_are_refused_before_a_simulation_starts() -> None:
-    with pytest.raises(UserError, match="unknown task 'LedgerLab-Antt': did you mean 'LedgerLab-Ant'"):
-        native.bench_native(["--tasks", "LedgerLab-Antt"])
-
-
-def test_sizes_must_be_positive_and_threads_have_cores() -> None:
-    with pytest.raises(UserError, match="must be at least 1"):
-        native.bench_native(["--threads", "0"])
-    with pytest.raises(UserError, match=r"--threads 4096: this process has \d+ core"):
-        native.bench_native(["--threads", "1", "4096"])
 
 
 def test_a_speed_up_is_limited_by_what_one_thread_does_and_by_the_slowest_block() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replay import bench_replay
-from ledger_lab.errors import UserError
 
 SMALL = ["--observations", "4", "--actions", "1", "--num_envs", "4", "--steps", "8", "--batch", "4", "--repeats", "3"]
 
@@ -23,8 +22,3 @@ def test_all_memories_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture
     saves = found["saves"]
     assert 0 < saves["save"]["size_bytes"] == saves["restore"]["size_bytes"]
     assert "bytes per transition" in capsys.readouterr().out
-
-
-def test_impossible_sizes_are_refused() -> None:
-    with pytest.raises(UserError, match="all sizes must be at least 1"):
-        bench_replay(["--steps", "0"])

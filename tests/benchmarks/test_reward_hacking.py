@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.reward_hacking import Scenario, bench_reward_hacking, examine
-from ledger_lab.errors import UserError
+from benchmarks.reward_hacking import Scenario, examine
 
 STEADY = Scenario(success=0.8, later=0.8, seeds=32, cells=4, likeness=0.5, within=1.0)
 
@@ -32,13 +29,3 @@ def test_steady_policies_are_not_reported_although_pooled_episodes_would_report_
 def test_a_collapse_is_reported() -> None:
     found = examine(replace(STEADY, seeds=128, cells=1, later=0.4), 20, np.random.default_rng(1))
     assert found.reported == 20
-
-
-def test_the_benchmark_writes_every_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_reward_hacking(["--trainings", "1", "--json", str(tmp_path / "found.json")]) == 0
-    content = json.loads((tmp_path / "found.json").read_text())
-    assert len(content["findings"]) == 60
-    assert "without a fall, at most" in capsys.readouterr().out
-    for wrong in (["--trainings", "0"], ["--seed", "-1"]):
-        with pytest.raises(UserError, match="--trainings must be at least 1, and --seed at least 0"):
-            bench_reward_hacking(wrong)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared_ledger import bench_shared_ledger
-from ledger_lab.errors import UserError
 
 
 @pytest.mark.thorough  # it starts twelve programs
@@ -24,16 +23,3 @@ def test_both_places_are_measured_in_turns(tmp_path: Path) -> None:
     assert min(each["processor_s"] for each in found["readings"]) > 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "shared"]
     assert list(shared.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--runs", "3", "--rows", "4"], "3 runs have at least 15 rows each: --rows 45"),
-        (["--rounds", "0"], "--rounds 0: must be at least 1"),
-        (["--shared", "nowhere"], "--shared nowhere is not a folder"),
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: list[str], complaint: str) -> None:
-    with pytest.raises(UserError, match=complaint):
-        bench_shared_ledger(arguments)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from benchmarks.startup import Spent, bench_startup, stages
-from ledger_lab.errors import UserError
+from benchmarks.startup import Spent, stages
 
 LINES = [
     "run abc · LedgerLab-Cartpole",
@@ -32,13 +27,3 @@ def test_a_stage_ends_at_the_first_line_after_it() -> None:
         "end": 11,
     }
     assert sum(spent.wall_s for spent in found.values()) == 2 * 36
-
-
-def test_a_missing_stage_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match=r"no line that begins with 'training '"):
-        stages(moments([*LINES[:2], ""]))
-
-
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no scripts/train\.py"):
-        bench_startup(["--against", str(tmp_path)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ from isaaclab.utils.dict import class_to_dict
 
 from benchmarks.stock import bench_stock
 from benchmarks.stock_steps import STOCK, stock_config
-from ledger_lab.errors import UserError
-from tests.conftest import benchmark
 
 
 def leaves(value: object) -> list[object]:
@@ -37,11 +34,6 @@ def test_a_stock_task_uses_our_robot_and_ground(task: str) -> None:
     assert not [text for text in texts if "://" in text], "nothing comes from the network"
 
 
-def test_tasks_that_need_more_than_a_robot_and_ground_are_refused() -> None:
-    with pytest.raises(UserError, match="--tasks LedgerLab-Lift-Cube-Franka: .* choose from LedgerLab-Cartpole, "):
-        bench_stock(["--tasks", "LedgerLab-Lift-Cube-Franka"])
-
-
 @pytest.mark.parametrize("place", ["missing/found.json", "."])
 def test_an_unwritable_findings_file_is_refused_before_the_work(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -49,14 +41,3 @@ def test_an_unwritable_findings_file_is_refused_before_the_work(
     with pytest.raises(SystemExit, match="2"):
         bench_stock(["--tasks", "LedgerLab-Cartpole", "--json", str(tmp_path / place)])
     assert "name one in a directory that exists" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_step_times_of_both_sides_are_compared(tmp_path: Path) -> None:
-    few = ["--num_envs", "64", "--steps", "5", "--rounds", "1"]
-    finished = benchmark("stock", "--tasks", "LedgerLab-Cartpole", *few, "--json", tmp_path / "found.json")
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert [each["arm"] for each in found["simulations"]] == ["ours", "stock"]
-    assert all(0 < each["physics_us"] < each["step_us"] for each in found["simulations"])
-    assert found["compared"]["LedgerLab-Cartpole"]["manage_ratio"] > 0

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from benchmarks.threads import bench_threads
-from ledger_lab.errors import UserError
 
 
 def test_each_number_of_threads_is_timed_and_the_rules_choice_is_marked(tmp_path: Path) -> None:
@@ -19,12 +16,3 @@ def test_each_number_of_threads_is_timed_and_the_rules_choice_is_marked(tmp_path
     chosen = [(each["task"], each["threads"]) for each in found if each["chosen"]]
     assert chosen == [("LedgerLab-Reach-Franka", 1), ("LedgerLab-Ant", 2)]
     assert len(found) == 4 and all(each["wall_us"] > 0 and each["cpu_us"] > 0 for each in found)
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [(["--tasks", "LedgerLab-Ants"], "LedgerLab has no recipe for it"), (["--threads", "0"], "must be at least 1")],
-)
-def test_wrong_arguments_are_refused(argv: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        bench_threads(argv)

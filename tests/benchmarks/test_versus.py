@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.versus import Scenario, bench_versus, examine, examine_proven
-from ledger_lab.errors import UserError
+from benchmarks.versus import Scenario, examine, examine_proven
 
 EQUAL = Scenario(name="equal", first=(0.9,) * 4, second=(0.9,) * 4, episodes=128, own_seeds=True)
 LOPSIDED = replace(EQUAL, lopsided=True)
@@ -48,13 +45,3 @@ def test_the_interval_of_two_proofs_holds_the_true_difference() -> None:
     found = examine_proven(0.91, 0.95, 2000, np.random.default_rng(1))
     assert found.pairs > 100
     assert found.covered / found.pairs > 0.95
-
-
-def test_the_benchmark_writes_every_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_versus(["--trials", "2", "--json", str(tmp_path / "versus.json")]) == 0
-    content = json.loads((tmp_path / "versus.json").read_text())
-    assert (len(content["findings"]), len(content["proven"]), content["contradictions"]) == (65, 7, 0)
-    assert "equal on average, lopsided" in capsys.readouterr().out
-    for wrong in (["--trials", "0"], ["--seed", "-1"]):
-        with pytest.raises(UserError, match="--trials must be at least 1, and --seed at least 0"):
-            bench_versus(wrong)
