@@ -124,7 +124,7 @@ def _median(trainings: Sequence[Training], arm: str, figure: Callable[[Training]
 def _train(arm: str, args: argparse.Namespace, root: Path) -> Training:
     """Train once, in a new process."""
     argv = ["--task", "LedgerLab-Cartpole", "--num_envs", str(args.num_envs), "--device", args.device, "--seed", "1"]
-    argv += ["--max_iterations", str(args.max_iterations), "--log_root", str(root), "--no-stop_at_target"]
+    argv += ["--max_iterations", str(args.max_iterations), "--log_root", str(root), "--no_stop_at_target"]
     argv += ["--no_eval"] if arm == "none" else ["--eval_every", str(args.every)]
     program = ["-m", "benchmarks.pausing"] if arm == "pausing" else [script("train.py")]
     run_python([*program, *argv], f"the training judged {arm}")

@@ -96,7 +96,7 @@ def _compile(task: str, architecture: int, caches: Path) -> dict[str, float]:
             text = find_panels().get(name, Path(name)).read_text(encoding="utf-8")
             panel = Path(folder) / "panel.toml"
             panel.write_text(re.sub(r"(?m)^count = .*$", "count = 2", text), encoding="utf-8")
-            scored = ["--panel", str(panel), "--target", "0.1", "--no-stop_at_target"]  # provable with two episodes
+            scored = ["--panel", str(panel), "--target", "0.1", "--no_stop_at_target"]  # provable with two episodes
         command = [
             *("-m", "benchmarks.gpu.ahead", str(architecture), str(found), "--task", task),
             *("--device", "cpu", "physics=newton_mjwarp", "--num_envs", "8", "--max_iterations", "1", "--seed", "1"),

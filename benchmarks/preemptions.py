@@ -102,7 +102,7 @@ def bench_preemptions(argv: Sequence[str]) -> int:
     if args.count < 1 or args.within_s <= 0:
         raise UserError("--count must be at least 1, and --within_s positive")
     console, chance = make_console(), random.Random(args.seed)
-    request = f"--max_iterations {args.max_iterations} --no-stop_at_target --usd_per_hour {_USD_PER_HOUR}".split()
+    request = f"--max_iterations {args.max_iterations} --no_stop_at_target --usd_per_hour {_USD_PER_HOUR}".split()
     request += [
         "--save_state_every",
         str(args.save_state_every),

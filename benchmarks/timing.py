@@ -100,7 +100,7 @@ def bench_timing(argv: Sequence[str]) -> int:
                 run_python(
                     [script("train.py"), "--task", args.task, "--rl_library", args.rl_library, "--timing", mode]
                     + ["--num_envs", str(args.num_envs), "--max_iterations", str(args.iterations), "--seed", "1"]
-                    + ["--device", args.device, "--no-stop_at_target", "--log_root", str(root)],
+                    + ["--device", args.device, "--no_stop_at_target", "--log_root", str(root)],
                     f"the training with --timing {mode}",
                 )
                 (journal,) = root.rglob("journal-1-0.jsonl")

@@ -111,7 +111,7 @@ def bench_training_kills(argv: Sequence[str]) -> int:
 
 def _kill(root: Path, victim: str, after_s: float, device: str) -> KilledTraining:
     """Start a training, kill it, and check its ledger."""
-    arguments = ["--num_envs", "64", "--max_iterations", "100000", "--no-stop_at_target", "--device", device]
+    arguments = ["--num_envs", "64", "--max_iterations", "100000", "--no_stop_at_target", "--device", device]
     arguments += ["agent.save_interval=1", "--log_root", str(root)]
     process = subprocess.Popen(
         [sys.executable, script("train.py"), *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -68,7 +68,7 @@ logs=$scratch/other
 step "SIGTERM ends a training with status 75, and --resume continues it"
 "${runner[@]}" run "${options[@]}" --detach --name "$name" --user "$user" --network none --read-only --tmpfs /tmp \
     --volume "$logs:/workspace/ledger_lab/logs" "${with_home[@]}" "$image" \
-    ./isaaclab.sh -p scripts/train.py --task LedgerLab-Ant --max_iterations 12 --no-stop_at_target \
+    ./isaaclab.sh -p scripts/train.py --task LedgerLab-Ant --max_iterations 12 --no_stop_at_target \
     agent.save_interval=1 >/dev/null
 for ((waited = 0; waited < 600; waited++)); do
     [[ -z $(find "$logs" -name 'model_2.pt') ]] || break

@@ -53,13 +53,11 @@ def _commands() -> list[tuple[str, str]]:
 
 
 def _parser_of(script: str) -> argparse.ArgumentParser | None:
-    """Return the parser of a command that imports heavy modules only later, with the launcher's flags; else None."""
+    """Return the parser of a command that imports heavy modules only later; else None."""
     request = COMMANDS[script].request
     if request is None:
         return None
     parser: argparse.ArgumentParser = pkgutil.resolve_name(request).parser()
-    parser.add_argument("--device")
-    parser.add_argument("--viz", "--visualizer")
     return parser
 
 

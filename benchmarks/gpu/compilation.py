@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 def _start(task: str, folder: Path, device: str) -> subprocess.Popen[bytes]:
     """Start a training that does little more than compile."""
     folder.mkdir(parents=True)
-    arguments = ("--task", task, "--device", device, "--seed", "1", "--max_iterations", "2", "--no-stop_at_target")
+    arguments = ("--task", task, "--device", device, "--seed", "1", "--max_iterations", "2", "--no_stop_at_target")
     with (folder / "console-start.log").open("wb") as log:
         return subprocess.Popen(
             [sys.executable, script("train.py"), *arguments, "--grace_s", "8", "--log_root", str(folder)],

@@ -177,7 +177,7 @@ def _speed(
     extra: tuple[str, ...] = (),
 ) -> Part:
     """Return a training of some iterations, with or without held-out slots."""
-    slots = ("--no-stop_at_target",) if scored else ("--no_eval",)
+    slots = ("--no_stop_at_target",) if scored else ("--no_eval",)
     sizes = ("--num_envs", str(num_envs), "--max_iterations", str(iterations))
     return Part(
         name=f"speed-{num_envs}{'-scored' if scored else ''}{suffix}",
@@ -192,7 +192,7 @@ def _speed(
 def _waits(task: str, device: str, num_envs: int, *, iterations: int = 8, skip: int = 2) -> Part:
     """Return the part that counts how often the host waits for the device."""
     training = _training(
-        *(task, "rsl_rl", device, "--no-stop_at_target"),
+        *(task, "rsl_rl", device, "--no_stop_at_target"),
         *("--num_envs", str(num_envs), "--max_iterations", str(iterations)),
     )[1:]
     return Part(

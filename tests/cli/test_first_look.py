@@ -16,11 +16,17 @@ from tests.fakes.ledgers import write_run
 from tests.warm import HEAVY
 
 REFUSED: list[tuple[str, list[str], str]] = [
-    ("train", ["--nonsense"], "unknown argument '--nonsense': see --help"),
+    ("train", ["--nonsense"], "unknown argument '--nonsense': see --help_all"),
     ("train", ["--num-envs", "64"], "unknown argument '--num-envs': did you mean --num_envs?"),
     ("train", ["--video"], "unknown argument '--video': scripts/play.py RUN --video films a policy of a run"),
-    ("train", ["--load_run", "aa"], "unknown argument '--load_run': --resume RUN continues a run"),
-    ("evaluate", ["aa", "--load_run", "aa"], "unknown argument '--load_run': see --help"),
+    ("train", ["--load_run", "aa"], "unknown argument '--load_run': train.py --resume RUN continues a run"),
+    ("train", ["--no-stop_at_target"], "unknown argument '--no-stop_at_target': did you mean --no_stop_at_target?"),
+    ("train", ["--wandb-project-name", "p"], "log_run.py RUN --to wandb --project NAME writes to a project of its own"),
+    ("train", ["--run_name=a"], "unknown argument '--run_name': each run has an id, and --cohort NAME names a group"),
+    ("evaluate", ["aa", "--load_run", "aa"], "other programs take RUN alone"),
+    ("report", ["--headless"], "unknown argument '--headless': leave it out, because no window opens"),
+    ("report", ["--logger", "wandb"], "unknown argument '--logger': scripts/train.py --logger NAME and"),
+    ("doctor", ["--log-root", "x"], "unknown argument '--log-root': did you mean --log_root?"),
     ("train", ["agnt.seed=1"], "override 'agnt.seed=1' matches nothing: did you mean 'agent'?"),
     (
         "train",
@@ -92,3 +98,8 @@ def test_task_ids_found_in_isaac_labs_source_equal_its_registered_tasks() -> Non
     registered = {task for task in registered_tasks() if task_package(task) == STOCK_TASKS}
     assert registered <= stock_tasks()
     assert stock_tasks() <= set(gym.registry)
+
+
+def test_headless_is_accepted_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    first_look(TrainRequest, ["--headless"])
+    assert capsys.readouterr().err == "note: --headless: leave it out, because no window opens without --viz NAME\n"

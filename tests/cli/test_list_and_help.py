@@ -88,7 +88,7 @@ WORDS = {
     "profile_run": ["--trace", "--nsys", "--iterations"],
     "report": ["--json", "--details", "--prices"],
     "search": ["--at_once", "sealed seeds", "search.py ant_recipe --status"],
-    "train": ["--cohort_size", "physics=NAME"],
+    "train": ["--num_envs", "physics=ovphysx", "more flags"],
 }
 """What the help of a program explains."""
 
@@ -100,14 +100,23 @@ def test_help_explains_every_program_without_waiting_for_torch_or_isaac_lab() ->
         assert all(word in out for word in WORDS.get(name, []))
 
 
-def test_the_help_of_a_task_lists_its_presets_and_health_rules() -> None:
-    finished = script("train", "--task", "LedgerLab-Cartpole", "--help")
-    assert finished.returncode == 0, finished.stderr
-    assert all(word in finished.stdout for word in ("--rl_library", "- newton_kamino", "--viz", "reward_hacking:"))
+def test_the_help_shows_the_flags_of_every_day_and_help_all_the_rest() -> None:
+    asked = [["train", flag] for flag in ("--help", "--help_all")] + [["report", "--help"]]
+    (short, _), (whole, _), (report, _) = answers_without(HEAVY, *asked)
+    rare = ("--eval_every", "--cohort_size", "--livestream", "reward_hacking:", "physics=NAME")
+    assert len(re.findall(r"^  --", short, re.MULTILINE)) == 13, "a dozen, and --help_all"
+    assert not [word for word in rare if word in short] and all(word in whole for word in rare)
+    assert "--help_all" not in report, "it has nothing to add"
 
 
-def test_the_short_help_has_every_flag_of_isaac_labs_launcher() -> None:
+def test_the_flags_of_isaac_labs_launcher_are_read_as_isaac_lab_reads_them() -> None:
     parser = argparse.ArgumentParser()
     add_launcher_args(parser)
-    theirs = {flag for action in parser._actions for flag in action.option_strings} - {"-h", "--help"}
-    assert {flag for flags, _, _ in LAUNCHER_FLAGS for flag in flags} == theirs
+    theirs = {flag: action for action in parser._actions[1:] for flag in action.option_strings}
+    ours = {flag: options for flags, options, _ in LAUNCHER_FLAGS for flag in flags}
+    assert ours.keys() == theirs.keys()
+    for flag, action in theirs.items():
+        is_switch, kind = "action" in ours[flag], ours[flag].get("type", str)
+        assert is_switch == (action.nargs == 0)
+        if not is_switch and flag not in ("--visualizer", "--viz"):
+            assert (kind, {*ours[flag].get("choices", ())}) == (action.type, {*(action.choices or ())})

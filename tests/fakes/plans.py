@@ -13,6 +13,5 @@ def planned(*arguments: str | Path, log_root: Path, resumed: Any = None) -> Trai
     """Plan a training as the command line says."""
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.configs import parse
 
-    return plan_training(parse(TrainRequest, [*map(str, arguments), "--log_root", str(log_root)]), resumed=resumed)
+    return plan_training(TrainRequest.parse([*map(str, arguments), "--log_root", str(log_root)]), resumed=resumed)

@@ -69,7 +69,7 @@ def test_engines_are_asked_about_trainings_without_a_run(
     assert (
         f"silent: queue {submitted.job}_0: its job runs (running), and s seed 1 has written no row for 1:00:0" in told
     )
-    assert watch(["--log_root", root, "--no-ask", "--quiet"]) == 0
+    assert watch(["--log_root", root, "--no_ask", "--quiet"]) == 0
     found = watch_study(load_study(str(tmp_path / "s.toml")), tmp_path / "ledger", ask=True)
     assert [alert.kind for alert in found.alerts] == ["silent"]
 

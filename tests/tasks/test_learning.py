@@ -42,7 +42,7 @@ def test_a_short_training_improves_the_return(task: str, tmp_path: Path) -> None
     agent = ["--agent", MIRRORED] if MIRRORED in registered else []
     finished = script(
         "train", "--task", task, "--panel", tmp_path / "short.toml", "--num_envs", str(envs), "--seed", "1",
-        "--max_iterations", str(iterations), "--eval_every", str(iterations), "--no-stop_at_target", "--target", "0.5",
+        "--max_iterations", str(iterations), "--eval_every", str(iterations), "--no_stop_at_target", "--target", "0.5",
         "--device", "cpu", "--log_root", tmp_path / "logs", *agent,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr

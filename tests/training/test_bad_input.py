@@ -178,10 +178,9 @@ def test_a_request_that_cannot_be_trained_is_refused_before_anything_is_written(
     from ledger_lab.errors import UserError
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.configs import parse
 
     with pytest.raises(UserError, match=complaint) as raised:
-        plan_training(parse(TrainRequest, [*arguments, "--log_root", str(tmp_path / "logs")]))
+        plan_training(TrainRequest.parse([*arguments, "--log_root", str(tmp_path / "logs")]))
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "logs").exists()
 
@@ -248,10 +247,9 @@ def test_an_unwritable_log_root_is_refused(tmp_path: Path) -> None:
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.run import make_run_dir
-    from ledger_lab.training.runners.configs import parse
 
     (tmp_path / "file").write_text("")
-    plan = plan_training(parse(TrainRequest, ["--log_root", str(tmp_path / "file" / "logs")]))
+    plan = plan_training(TrainRequest.parse(["--log_root", str(tmp_path / "file" / "logs")]))
     with pytest.raises(UserError, match="cannot write to --log_root .*: Not a directory"):
         make_run_dir(plan)
 

@@ -86,11 +86,10 @@ def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tm
 def test_each_of_several_processes_has_a_replay_memory_and_draws_a_batch(tmp_path: Path) -> None:
     from ledger_lab.training.plan import _check
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.configs import parse
     from ledger_lab.training.show import describe_batch
 
     asked = ["--algorithm", "sac", "--device", "cpu", "--num_envs", "64", "--log_root", str(tmp_path)]
-    plan = _check(parse(TrainRequest, asked), World(rank=3, size=4, local_rank=1, local_size=2), None, 1)
+    plan = _check(TrainRequest.parse(asked), World(rank=3, size=4, local_rank=1, local_size=2), None, 1)
     assert describe_batch(plan) == (
         "replay memory 1024 steps × 64 = 65536 transitions in each of 4 processes · 2 updates of 4 × 512 transitions "
         "per step: each transition is used 16 times · learning rate 0.001"

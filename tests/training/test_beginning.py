@@ -30,7 +30,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, str]:
     """A run of two iterations that started with a proven policy and was interrupted in between, and its output."""
     log_root = tmp_path_factory.mktemp("begun")
     request = ["--checkpoint", "LedgerLab-Cartpole", "--num_envs", "32", "--max_iterations", "2", "--device", "cpu"]
-    request += ["--no-stop_at_target", "--log_root", str(log_root)]
+    request += ["--no_stop_at_target", "--log_root", str(log_root)]
     asked = fake("interrupted", *request, "1:SIGTERM")
     assert asked.returncode == 75, asked.stdout + asked.stderr
     (before,) = read_ledger(log_root).runs

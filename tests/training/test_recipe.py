@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 def asked(*arguments: str | Path) -> TrainRequest:
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.configs import parse
 
-    return parse(TrainRequest, list(map(str, arguments)))
+    return TrainRequest.parse(list(map(str, arguments)))
 
 
 def planned(*arguments: str | Path) -> TrainPlan:

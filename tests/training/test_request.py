@@ -19,14 +19,12 @@ from tests.fakes.plans import planned
 
 def asked(*argv: str) -> TrainRequest:
     """Parse a command line of ``train.py``."""
-    from ledger_lab.training.runners.configs import parse
-
-    return parse(TrainRequest, argv)
+    return TrainRequest.parse(argv)
 
 
 def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
     request = asked(
-        "--num_envs", "64", "--logger", "wandb", "--logger", "mlflow", "--no-stop_at_target", "agent.seed=3"
+        "--num_envs", "64", "--logger", "wandb", "--logger", "mlflow", "--no_stop_at_target", "agent.seed=3"
     )
     assert request == TrainRequest(
         num_envs=64,

@@ -151,9 +151,8 @@ def resumption(*argv: str) -> tuple[Any, Any]:
     """Return what ``find_resumption`` makes of a command line."""
     from ledger_lab.training.request import TrainRequest
     from ledger_lab.training.resume import find_resumption
-    from ledger_lab.training.runners.configs import parse
 
-    return find_resumption(parse(TrainRequest, argv))
+    return find_resumption(TrainRequest.parse(argv))
 
 
 def damaged(root: Path) -> None:
@@ -372,7 +371,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.plan import _common, plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.configs import parse, resolve_configs
+    from ledger_lab.training.runners.configs import resolve_configs
     from ledger_lab.training.runners.description import code_sha256
 
     registered_tasks()
@@ -394,7 +393,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
     try:
         argv = ["--task", task, "--panel", str(tmp_path / "panel.toml"), "--device", "cpu"]
         argv += ["--log_root", str(tmp_path / "logs")]
-        plan = plan_training(parse(TrainRequest, argv))
+        plan = plan_training(TrainRequest.parse(argv))
         row = plan.declared
         assert list(row.code_sha256) == ["ledger_lab", module.stem, terms.stem]
         assert row.code_sha256[terms.stem] == package_sha256(terms.stem)
@@ -404,7 +403,7 @@ def test_the_code_hashes_cover_ledger_lab_and_the_task(tmp_path: Path, monkeypat
         assert common["the version of torch"] == row.versions["torch"] and common["seed"] == row.seed
         for edited in (module, terms):
             edited.write_text(edited.read_text() + "GRAVITY = 0.0\n")
-        again = _common(plan_training(parse(TrainRequest, argv)))
+        again = _common(plan_training(TrainRequest.parse(argv)))
         assert list(row.scoring_code or {}) == ["ledger_lab.tasks.cartpole.success"], "a reward scores nothing"
         assert [*row.panel_fields["code"].values()] == [*(row.scoring_code or {}).values()]
         for edited in (module, terms):

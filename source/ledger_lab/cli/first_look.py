@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledger_lab.reports.terminal.request import Request, SimulationRequest, flag_names
+from ledger_lab.reports.terminal.console import make_console
+from ledger_lab.reports.terminal.request import HABITS, Request, SimulationRequest, flag_names
 from ledger_lab.training.launch import requested_processes
 from ledger_lab.training.launch.start import requested_elsewhere
 from ledger_lab.training.requested import require_known
@@ -15,8 +16,7 @@ from ledger_lab.training.requested import require_known
 def first_look(request: type[Request], argv: Sequence[str]) -> None:
     """Answer ``--help``, and refuse errors that show in the command line and on the disk.
 
-    With ``--task``, the help of a simulation also lists the presets of that task, which takes Isaac Lab. The program
-    later repeats the checks with the task's configuration; several processes skip the early ones.
+    The program later repeats the checks with the task's configuration; several processes skip the early ones.
 
     Args:
         request: What the program makes of its command line.
@@ -26,13 +26,12 @@ def first_look(request: type[Request], argv: Sequence[str]) -> None:
         SystemExit: With status 0 after the help.
         UserError: If the request can't be carried out.
     """
-    asks_for_help = {"-h", "--help"} & {argument.partition("=")[0] for argument in argv}
-    names_task = any(argument.partition("=")[0] == "--task" for argument in argv)
-    if asks_for_help and not (names_task and issubclass(request, SimulationRequest)):
-        request.whole_parser().print_help()
-        sys.exit(0)
-    if asks_for_help or os.environ.get("WORLD_SIZE", "1") != "1":
+    if asks_for_help := [each for each in argv if each in ("-h", "--help", "--help_all")]:
+        request.parser().parse_known_args(asks_for_help[:1])
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         return
+    if "--headless" in argv and issubclass(request, SimulationRequest):
+        make_console(sys.stderr).print(f"note: --headless: {HABITS['headless']}", soft_wrap=True)
     if "nproc" in flag_names(request):
         elsewhere, argv = requested_elsewhere(argv)
         if elsewhere is not None:

@@ -63,7 +63,7 @@ class WatchRequest(Request):
     )
     ask: bool = flag(
         True,
-        "Ask the schedulers, such as Slurm, about submitted trainings (default). --no-ask reads only the ledger.",
+        "Read only the ledger. By default, schedulers such as Slurm are asked about submitted trainings.",
     )
     follow: float | None = flag(
         None, "Look again every SECONDS seconds, until Ctrl-C.", metavar="SECONDS", parse=parse_period

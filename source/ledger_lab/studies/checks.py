@@ -241,5 +241,5 @@ def _deciding(request: Mapping[str, Any]) -> list[str]:
     """Return the flags and overrides of a request that decide how a run trains."""
     names = ["device", *(name for name in flag_names(TrainRequest, each_attempt=False) if name not in _MAY_CHANGE)]
     overrides = request.get("overrides")  # a ledger may hold anything
-    flags = (f"--{name} {value}" for name in names if (value := request.get(name)))
+    flags = (f"--{name} {value}" for name in names if (value := request.get(name, getattr(TrainRequest, name))))
     return [*flags, *map(str, overrides if isinstance(overrides, list) else ())]

@@ -235,7 +235,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
     for name, seconds in (("env.sim.dt", env_cfg.sim.dt), ("env.episode_length_s", env_cfg.episode_length_s)):
         if wrong := positive(seconds):
             raise UserError(f"{name}={seconds}: {wrong}")
-    if not request.no_eval:
+    if request.eval:
         resolve_success(panel)
         require_judgeable(panel, env_cfg)
         adapter.require_memoryless(agent_cfg)
@@ -253,7 +253,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
     config_sha256 = hash_configs(env_cfg, agent_cfg, adapter)
     code = scoring_code(panel, env_cfg)
     identity = PanelIdentity.of(panel, {**describe_simulation(held_out_config(env_cfg, 1)), "code": code})
-    if request.no_eval:
+    if not request.eval:
         held_out_slots, slots_cfg = 0, unscored_config(env_cfg)
     else:
         episodes = len(panel.episodes) // world.size
@@ -273,7 +273,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
             trust_run=request.trust_run,
             allow_changed_code=request.allow_changed_code,
         )
-        if not request.no_eval:
+        if request.eval:
             beginning.require_provable(panel)
     run_id = secrets.token_hex(8) if then is None else then.run_id
     began_from = None if beginning is None else beginning.began_from

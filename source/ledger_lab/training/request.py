@@ -95,8 +95,8 @@ class TaskRequest(SimulationRequest):
     rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=TASK)
     num_envs: int | None = flag(
         None,
-        "Number of environments per process (default: set by the task). On a GPU, the default of LedgerLab's tasks is "
-        "4096, with the learning rate scaled as by --scale_lr sqrt.",
+        "Environments per process (default: set by the task; on a GPU, 4096 for LedgerLab's tasks, with the learning "
+        "rate scaled as by --scale_lr sqrt).",
         group=TASK,
     )
     seed: int | None = flag(None, "Seed of the training (default: drawn at random, and recorded).", group=TASK)
@@ -113,7 +113,7 @@ class TrainRequest(TaskRequest):
     program = Program(
         name="train.py",
         description=(
-            "Train a task until a policy provably reaches the target, and record success, time and cost. During "
+            "Train a task until a policy provably reaches its target, and record success, time and cost. During the "
             "training, policies are checked on held-out episodes, in environments that the learner never sees. A "
             "policy that passes its check is put to the proof: it is scored on fresh episodes. If the proof passes, "
             "the training ends. Without arguments, train.py trains a cart-pole."
@@ -121,7 +121,10 @@ class TrainRequest(TaskRequest):
         examples=(
             "train.py --task LedgerLab-Ant --seed 1 --usd_per_hour 0.10",
             "train.py --rl_library skrl --num_envs 512 physics=ovphysx env.episode_length_s=8.0",
-            "train.py --resume RUN",
+        ),
+        everyday=(
+            *("task", "rl_library", "num_envs", "seed", "max_iterations", "target", "device", "nproc", "on", "resume"),
+            *("usd_per_hour", "logger"),
         ),
     )
 
@@ -192,10 +195,9 @@ class TrainRequest(TaskRequest):
 
     nproc: int | None = flag(
         None,
-        "Number of processes to train in on this machine (default: 1), each on a GPU of its own; on a CPU, they share "
-        "it. --num_envs applies to each process. Their seeds are --seed, --seed + 1, and so on.",
+        "Processes to train in on this machine (default: 1), each on a GPU of its own; on a CPU, they share it. Their "
+        "seeds are --seed, --seed + 1, and so on.",
         group=_PROCESSES,
-        metavar="N",
         each_attempt=True,
     )
     distributed: bool = flag(
@@ -216,7 +218,7 @@ class TrainRequest(TaskRequest):
     on: str | None = flag(
         None,
         "Submit the training to a cluster: the name of a file in config/clusters, or your own .toml file. The file "
-        "sets --log_root, --grace_s and, unless you give a price, --instance.",
+        "also says where the ledger is.",
         group=_ELSEWHERE,
         metavar="CLUSTER",
         each_attempt=True,
@@ -226,7 +228,6 @@ class TrainRequest(TaskRequest):
         "With --on: number of machines (default: 1), each with --nproc processes (default: the GPUs that the file "
         "gives, or 1).",
         group=_ELSEWHERE,
-        metavar="N",
         each_attempt=True,
     )
     dry_run: bool = flag(
@@ -241,23 +242,19 @@ class TrainRequest(TaskRequest):
     target: float | None = flag(
         None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel).", group=_JUDGE
     )
-    stop_at_target: bool = flag(
-        True, "End the training as soon as a policy is proven, or train all iterations (default: yes).", group=_JUDGE
-    )
+    stop_at_target: bool = flag(True, "Train all iterations, also after a policy is proven.", group=_JUDGE)
     eval_every: int | None = flag(
         None,
         "Score a policy every N iterations (default: score the newest policy whenever the previous score is ready).",
         group=_JUDGE,
-        metavar="N",
     )
-    no_eval: bool = flag(
-        False, "Do not score policies during training. scripts/evaluate.py can score the checkpoints.", group=_JUDGE
+    eval: bool = flag(
+        True, "Do not score policies during training. scripts/evaluate.py can score the checkpoints.", group=_JUDGE
     )
 
     resume: str | None = flag(
         None,
-        "Continue an interrupted run, named by its id or its directory, with the flags of that run. The report adds up "
-        "iterations, steps, time and cost of all parts of the run.",
+        "Continue an interrupted run, named by its id or its directory, with the flags of that run.",
         group=_GOING_ON,
         metavar="RUN",
         each_attempt=True,
@@ -267,7 +264,6 @@ class TrainRequest(TaskRequest):
         "Save the state every N iterations, for --resume (default: with each checkpoint, and at least every "
         f"{STATE_AT_LATEST_S / 60:g} minutes). With 0, only after a signal, after each proof, and at the end.",
         group=_GOING_ON,
-        metavar="N",
         each_attempt=True,
     )
     save_replay: bool = flag(
@@ -312,13 +308,11 @@ class TrainRequest(TaskRequest):
         None,
         "Number of runs that the cohort will have; one of its runs can set it. The report shows how many are missing.",
         group=_LEDGER,
-        metavar="N",
     )
     log_root: Path = log_root_flag(group=_LEDGER, each_attempt=True)
     logger: tuple[str, ...] = flag(
         (),
-        "Dashboard to send the run to, by a separate process: tensorboard, wandb or mlflow (default: none). Can be "
-        "repeated. See scripts/log_run.py.",
+        "Also send the run to tensorboard, wandb or mlflow, by a separate process (default: none). Can be repeated.",
         group=_LEDGER,
         metavar="NAME",
         each_attempt=True,

@@ -121,11 +121,9 @@ def _require_as_declared(asked: TrainRequest, resumed: Resumption) -> None:
         if name in free or value in (then, resolved):
             continue
         then = resolved if then is None else then
-        words = "without it" if then is None or then is False else f"with {_shown(then)}"
-        raise UserError(
-            f"--{name}{'' if value is True else f' {_shown(value)}'}: run {declared.run_id} was declared {words}, "
-            "which can't change: leave the flag out"
-        )
+        words = "without it" if then is None or isinstance(value, bool) else f"with {_shown(then)}"
+        flag = f"--no_{name}" if value is False else f"--{name}" if value is True else f"--{name} {_shown(value)}"
+        raise UserError(f"{flag}: run {declared.run_id} was declared {words}, which can't change: leave the flag out")
     if strangers := [override for override in asked.overrides if override not in resumed.request.overrides]:
         raise UserError(
             f"override {strangers[0]!r}: run {declared.run_id} was declared without it, which can't change: "

@@ -46,7 +46,6 @@ from ledger_lab.training.resume import OVER, find_resumption, require_same_decla
 from ledger_lab.training.runners import Policy, Trainer
 from ledger_lab.training.runners.checkpoint_file import require_recorded_hash
 from ledger_lab.training.runners.collectives import metered_collectives
-from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.process_group import ALONE, ProcessGroup, joined
 from ledger_lab.training.runners.recorded_calls import lossy_event_files
 from ledger_lab.training.runners.session import (
@@ -95,7 +94,7 @@ def train_run(
         SystemExit: Always; with status 0 only if all work was done.
         UserError: If the request can't be carried out; no row was written then.
     """
-    request = parse(TrainRequest, argv)
+    request = TrainRequest.parse(argv)
     world = read_world(os.environ, distributed=request.distributed)
     read_job(os.environ)  # refused before anything is written
     terminal = Terminal(quiet_libraries=request.quiet_libraries, speaks=world.first, recorded=True)

@@ -61,7 +61,7 @@ def test_impossible_files_are_refused_in_one_line(tmp_path: Path, change: str, c
     ("arguments", "complaint"),
     [
         ("['--no_eval']", "--no_eval: no training would end at a proven target"),
-        ("['--no-stop_at_target']", "--no-stop_at_target: no training would end at a proven target"),
+        ("['--no_stop_at_target']", "--no_stop_at_target: no training would end at a proven target"),
         ("['--algorithm', 'sac']", "leave --algorithm and --agent out"),
         ("['--agent', 'skrl_sac_cfg_entry_point', '--rl_library', 'skrl']", "leave --algorithm and --agent out"),
         ("['agent.algorithm.learning_rate=0.1']", "agent.algorithm.learning_rate=0.1: the recipe sets"),

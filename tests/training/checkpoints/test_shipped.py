@@ -32,9 +32,8 @@ def planned(*arguments: str | Path) -> Any:  # noqa: ANN401 - heavy type
     """Plan an evaluation as the command line says."""
     from ledger_lab.training.evaluation.plan import plan_evaluation
     from ledger_lab.training.evaluation.request import EvaluateRequest
-    from ledger_lab.training.runners.configs import parse
 
-    return plan_evaluation(parse(EvaluateRequest, [*map(str, arguments), "--device", "cpu"]))
+    return plan_evaluation(EvaluateRequest.parse([*map(str, arguments), "--device", "cpu"]))
 
 
 def shipped(*arguments: str | Path) -> Path:

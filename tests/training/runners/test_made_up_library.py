@@ -41,11 +41,10 @@ def test_a_recipe_is_translated_to_its_settings(made_up: str) -> None:
 def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Path) -> None:
     from ledger_lab.training.plan import plan_training
     from ledger_lab.training.request import TrainRequest
-    from ledger_lab.training.runners.configs import parse
 
     arguments = ["--rl_library", made_up, "--device", "cpu", "--seed", "7", "--max_iterations", "9"]
     arguments += ["--scale_lr", "sqrt", "--num_envs", "512", "--log_root", str(tmp_path)]
-    plan = plan_training(parse(TrainRequest, arguments))
+    plan = plan_training(TrainRequest.parse(arguments))
     assert (plan.adapter.library, plan.declared.seed, plan.batch.max_iterations) == (made_up, 7, 9)
     assert plan.declared.overrides == ["physics=newton_mujoco", "agent.learner.rate=0.002828"]
     assert plan.run_dir.parent == tmp_path / made_up / CARTPOLE.experiment_name
@@ -55,7 +54,7 @@ def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Pa
         ("agent.learner.pases=2", "agent.learner has no 'pases': did you mean 'passes'"),
     ):
         with pytest.raises(UserError, match=complaint):
-            plan_training(parse(TrainRequest, [*arguments, wrong]))
+            plan_training(TrainRequest.parse([*arguments, wrong]))
 
 
 def test_its_version_is_recorded(made_up: str) -> None:

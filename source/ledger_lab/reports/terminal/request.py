@@ -7,31 +7,56 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Literal, NoReturn, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, NoReturn, Self, cast, get_args, get_origin, get_type_hints
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.names import as_started
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
-_HABITS = {
+_GROUPED = "each run has an id, and --cohort NAME names a group of runs"
+_PROJECT = "scripts/log_run.py RUN --to wandb --project NAME writes to a project of its own"
+_ROOT = "--log_root chooses the root folder"
+_RUN = "train.py --resume RUN continues a run, --checkpoint RUN starts with its policy; other programs take RUN alone"
+_VIDEO = "scripts/play.py RUN --video films a policy of a run"
+
+HABITS = {
+    "disable_fabric": "env.sim.use_fabric=False",
     "enable_cameras": "leave it out, because the cameras of a task are always on",
-    "experiment_name": "--log_root chooses the root folder, and --cohort NAME names a group of runs",
-    "load_run": "--resume RUN continues a run, and --checkpoint RUN begins with its policy",
-    "logger": "--logger NAME also writes to TensorBoard, Weights & Biases or MLflow",
-    "run_name": "each run has an id, and --cohort NAME names a group of runs",
-    "video": "scripts/play.py RUN --video films a policy of a run",
-    "wandb_project": "scripts/log_run.py RUN --to wandb --project NAME writes to a project of its own",
+    "experiment_name": f"{_ROOT}, and --cohort NAME names a group of runs",
+    "export_io_descriptors": "scripts/export_policy.py RUN describes inputs and outputs in contract.json",
+    "gpus": "--nproc N trains in N processes, each on a GPU of its own",
+    "headless": "leave it out, because no window opens without --viz NAME",
+    "learning_rate": "an override such as agent.algorithm.learning_rate=1e-3 sets it",
+    "load_run": _RUN,
+    "log_dir": _ROOT,
+    "log_project_name": _PROJECT,
+    "logger": "scripts/train.py --logger NAME and scripts/log_run.py RUN --to NAME send a run to a dashboard",
+    "ml_framework": "leave it out, because SKRL trains with torch",
+    "run_name": _GROUPED,
+    "steps": "--max_iterations N ends a training after N iterations",
+    "track": "--logger wandb",
+    "use_last_checkpoint": _RUN,
+    "use_pretrained_checkpoint": "scripts/play.py --task TASK --pretrained plays the policy that comes with a task",
+    "video": _VIDEO,
+    "video_interval": _VIDEO,
+    "video_length": _VIDEO,
+    "wandb": "--logger wandb",
+    "wandb_entity": "set the environment variable WANDB_ENTITY",
+    "wandb_name": _GROUPED,
+    "wandb_project": _PROJECT,
+    "wandb_project_name": _PROJECT,
 }
-"""What to do instead of flags that users of Isaac Lab's own scripts know."""
+"""What to do instead of flags that Isaac Lab's own scripts take, or that people try."""
 
 
-def unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
+def unknown_argument(argument: str, parser: Parser) -> str:
     """Return what to say of an argument that a program does not take.
 
     Args:
@@ -39,13 +64,13 @@ def unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
         parser: The command line of the program.
     """
     flag = argument.partition("=")[0]
-    if not flag.startswith("--"):
+    name, known = flag.lstrip("-").replace("-", "_"), [each[2:] for each in parser._option_string_actions]
+    if flag == name:
         return f"unknown argument {argument!r}: see --help"
-    name, known = flag[2:].replace("-", "_"), [each[2:] for each in parser._option_string_actions if each[:2] == "--"]
-    if name in _HABITS and "logger" in known:  # the advice is for train.py
-        return f"unknown argument {flag!r}: {_HABITS[name]}"
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"unknown argument {flag!r}: {f'did you mean --{close[0]}?' if close else 'see --help'}"
+    if name in HABITS and name not in known:
+        return f"unknown argument {flag!r}: {HABITS[name]}"
+    close, way_out = difflib.get_close_matches(name, known, n=1, cutoff=0.7), "--help_all" if parser.rare else "--help"
+    return f"unknown argument {flag!r}: {f'did you mean --{close[0]}?' if close else f'see {way_out}'}"
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -64,8 +89,32 @@ class HelpFormatter(argparse.HelpFormatter):
         return "\n".join(lines)
 
 
+class _Help(argparse.Action):
+    """Prints the help, and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print the help; ``--help`` leaves out rare flags."""
+        sys.stdout.write(cast(Parser, parser).format_help(everything=self.dest == "help_all"))
+        sys.exit(0)
+
+
 class Parser(argparse.ArgumentParser):
     """Parser that refuses a command line with an error of one line."""
+
+    def __init__(self, everyday: Sequence[str] = (), **settings: Any) -> None:  # noqa: ANN401 - argparse's own
+        """Create a parser with ``--help`` and ``--help_all``.
+
+        Args:
+            everyday: Names of the flags that ``--help`` shows, in this order; all own flags if empty.
+            **settings: What argparse's parser takes.
+        """
+        super().__init__(**settings, add_help=False)
+        self.everyday = everyday
+        self.rare: set[str] = set()
+        """Names of the flags that only ``--help_all`` shows."""
+        hidden: dict[str, Any] = {"action": _Help, "nargs": 0, "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+        self.add_argument("-h", "--help", **{**hidden, "help": "Show this help."})
+        self._help_all = self.add_argument("--help_all", **hidden)
 
     def error(self, message: str) -> NoReturn:
         """Refuse a command line.
@@ -76,9 +125,27 @@ class Parser(argparse.ArgumentParser):
         unknown = message.partition("unrecognized arguments: ")[2]
         raise UserError(unknown_argument(unknown.split()[0], self) if unknown else f"{message}; see --help")
 
-    def format_help(self) -> str:
-        """Return the help, which names commands as the user has started this one."""
-        return as_started(super().format_help())
+    def format_help(self, *, everything: bool = False) -> str:
+        """Return the help, which names commands as the user has started this one.
+
+        Args:
+            everything: Whether to explain rare flags, too.
+        """
+        if self.rare:
+            self._help_all.help = f"Show {len(self.rare)} more flags."
+        if everything or not self.rare:
+            return as_started(super().format_help())
+        order = {name: number for number, name in enumerate(self.everyday)}
+        shown = [each for each in self._actions if each.dest not in self.rare]
+        shown.sort(key=lambda action: order.get(action.dest, -1))
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, shown, [])
+        formatter.add_text(self.description)
+        formatter.start_section("options")
+        formatter.add_arguments(shown)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return as_started(formatter.format_help())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,11 +160,14 @@ class Program:
     """Commands to show, each the name of a script with its arguments, like ``report.py --details``."""
     usage: str | None = None
     """First lines of the help, if the flags do not say all."""
+    everyday: tuple[str, ...] = ()
+    """Flags that ``--help`` shows, in this order, while ``--help_all`` shows all; all own flags if empty."""
 
     def parser(self) -> Parser:
         """Return a parser without flags."""
         prog = as_started(f"scripts/{self.name}").removeprefix("scripts/")
         return Parser(
+            self.everyday,
             prog=prog,
             usage=None if self.usage is None else self.usage.replace(self.name, prog),
             description=f"{self.description}\n\ndocs/glossary.md defines all terms.",
@@ -106,22 +176,49 @@ class Program:
         )
 
 
-LAUNCHER_FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
-    (("--device",), "DEVICE", "Device of simulation and policy: cpu, cuda or cuda:N (default: cuda if there is one)."),
-    (("--visualizer", "--viz"), "NAME[,NAME]", "Viewers to open: newton_gl, kit, rerun, viser (default: none)."),
-    (("--verbose",), None, "Print all log messages of Isaac Lab and its libraries."),
-    (("--info",), None, "Print log messages of Isaac Lab and its libraries, from level info upwards."),
-    (("--deterministic",), None, "Make rendering repeatable."),
-    (("--livestream",), "{0,1,2}", "Stream Isaac Sim's view: 0 off, 1 publicly, 2 in a private network (default: 0)."),
-    (("--xr",), None, "Start Isaac Sim in XR mode."),
-    (("--experience",), "FILE", "Isaac Sim experience (.kit file) to start (default: chosen by Isaac Lab)."),
-    (("--kit_args",), "ARGS", "Arguments for Omniverse Kit, in one quoted string."),
-    (("--anim_recording_enabled",), None, "Record a PhysX simulation as a USD animation."),
-    (("--anim_recording_start_time",), "S", "Simulated time at which the animation starts [s]."),
-    (("--anim_recording_stop_time",), "S", "Simulated time at which the animation ends [s]."),
-    (("--max_visible_envs",), "N", "Largest number of environments that viewers show."),
+def _viewers(text: str) -> list[str]:
+    """Read ``--visualizer``."""
+    return [] if text == "none" else text.split(",")
+
+
+_SWITCH = {"action": "store_true"}
+
+LAUNCHER_FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any], str], ...] = (
+    (
+        ("--device",),
+        {"metavar": "DEVICE"},
+        "Device of simulation and policy: cpu, cuda or cuda:N (default: cuda if there is one).",
+    ),
+    (
+        ("--visualizer", "--viz"),
+        {"metavar": "NAME[,NAME]", "type": _viewers},
+        "Viewers to open: newton_gl, kit, rerun, viser (default: none).",
+    ),
+    (("--verbose",), _SWITCH, "Print all log messages of Isaac Lab and its libraries."),
+    (("--info",), _SWITCH, "Print log messages of Isaac Lab and its libraries, from level info upwards."),
+    (("--deterministic",), _SWITCH, "Make rendering repeatable."),
+    (
+        ("--livestream",),
+        {"type": int, "choices": (0, 1, 2)},
+        "Stream Isaac Sim's view: 0 off, 1 publicly, 2 in a private network (default: 0).",
+    ),
+    (("--xr",), _SWITCH, "Start Isaac Sim in XR mode."),
+    (
+        ("--experience",),
+        {"metavar": "FILE"},
+        "Isaac Sim experience (.kit file) to start (default: automatic).",
+    ),
+    (("--kit_args",), {"metavar": "ARGS"}, "Arguments for Omniverse Kit, in one quoted string."),
+    (("--anim_recording_enabled",), _SWITCH, "Record a PhysX simulation as a USD animation."),
+    (
+        ("--anim_recording_start_time",),
+        {"metavar": "S", "type": float},
+        "Simulated time at which the animation starts [s].",
+    ),
+    (("--anim_recording_stop_time",), {"metavar": "S", "type": float}, "Simulated time at which it ends [s]."),
+    (("--max_visible_envs",), {"metavar": "N", "type": int}, "Largest number of environments that viewers show."),
 )
-"""Flags of Isaac Lab's launcher, with their help in short. Isaac Lab itself parses them."""
+"""Flags of Isaac Lab's launcher, with how argparse reads them."""
 
 
 _ROOTS = ("env", "agent", "physics", "renderer", "presets")
@@ -156,9 +253,9 @@ def flag(
 ) -> Any:
     """Declare a field of a request that the flag of the same name sets.
 
-    The type of the field says how the flag is read: ``bool`` is a switch (with a ``--no-…`` beside it where the default
-    is true), ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices, and one of fixed
-    length that may be ``None``, take several values at once.
+    The type of the field says how the flag is read: ``bool`` is a switch (``--no_NAME`` if the default is true),
+    ``Literal`` a choice, and a ``tuple`` can be given repeatedly. A ``tuple`` of choices, and one of fixed length that
+    may be ``None``, take several values at once.
 
     Args:
         default: Value if the flag is left out; ``MISSING`` if it must be given.
@@ -207,11 +304,6 @@ class Request:
         return add_flags(cls.program.parser(), cls)
 
     @classmethod
-    def whole_parser(cls) -> Parser:
-        """Return the command line of the program with all of its flags, also those that Isaac Lab parses in the end."""
-        return cls.parser()
-
-    @classmethod
     def parse(cls, argv: Sequence[str]) -> Self:
         """Parse a command line.
 
@@ -249,7 +341,6 @@ class SimulationRequest(Request):
         None,
         "Threads that step the environments with physics=newton_mujoco (default: the cores that the process and its "
         "control group may use, divided by the number of training processes on the machine).",
-        metavar="N",
         each_attempt=True,
     )
     launcher: dict[str, Any] = field(default_factory=dict)
@@ -264,53 +355,42 @@ class SimulationRequest(Request):
 
     @classmethod
     def parser(cls) -> Parser:
-        """Return the command line of the program, with a flag from habit that changes nothing."""
+        """Return the command line of the program, with the flags of Isaac Lab's launcher and the help on overrides."""
         parser = super().parser()
         parser.add_argument("--headless", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        return parser
-
-    @classmethod
-    def whole_parser(cls) -> Parser:
-        """Return the command line of the program, with the flags of Isaac Lab's launcher and the help on overrides."""
-        parser = cls.parser()
-        group = parser.add_argument_group(
-            "Isaac Lab's launcher",
-            "To see Isaac Lab's full help and the presets of a task, run this program with --task TASK --help.",
-        )
-        for flags, metavar, text in LAUNCHER_FLAGS:
-            value: dict[str, Any] = {"action": "store_true"} if metavar is None else {"metavar": metavar}
-            group.add_argument(*flags, default=argparse.SUPPRESS, help=text, **value)
+        group = parser.add_argument_group("Isaac Lab's launcher")
+        for flags, options, text in LAUNCHER_FLAGS:
+            action = group.add_argument(*flags, default=argparse.SUPPRESS, help=text, **options)
+            if action.dest not in (parser.everyday or ("device", "visualizer")):
+                parser.rare.add(action.dest)
+        parser.rare.add("cpu_threads")
         if cls.takes_overrides():
             parser.add_argument_group("overrides", _OVERRIDES)
         return parser
 
     @classmethod
     def parse(cls, argv: Sequence[str]) -> Self:
-        """Parse a command line without Isaac Lab, which later parses the flags of its launcher again."""
-        parser = cls.whole_parser()
+        """Parse a command line.
+
+        Args:
+            argv: Command line without the program's name.
+
+        Raises:
+            SystemExit: If the command line asks for help.
+            UserError: If the command line can't be parsed, or is refused.
+        """
+        parser, more = cls.parser(), dict[str, Any]()
         if cls.takes_overrides():
             parsed, overrides = parser.parse_known_args(list(argv))
             for override in overrides:
                 _require_override(override, parser)
+            more["overrides"] = tuple(overrides)
         else:
-            parsed, overrides = parser.parse_intermixed_args(list(argv)), []
-        return cls.of(vars(parsed), overrides)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any], overrides: Sequence[str]) -> Self:
-        """Return the request of a parsed command line.
-
-        Args:
-            values: The values of all flags. Those that no field takes are for the launcher.
-            overrides: Hydra overrides; empty if the request takes none.
-        """
-        launcher = dict(values)
+            parsed = parser.parse_intermixed_args(list(argv))
+        launcher = vars(parsed)
         launcher.pop("headless", None)
-        own = {name: launcher.pop(name) for name in flag_names(cls) if name in launcher}
-        device = launcher.pop("device", None)
-        given = (*own, *(() if device is None else ("device",)))
-        more: dict[str, Any] = {"overrides": tuple(overrides)} if cls.takes_overrides() else {}
-        return cls(**as_given(own), **more, device=device, launcher=launcher, given=given)
+        own = {name: launcher.pop(name) for name in (*flag_names(cls), "device") if name in launcher}
+        return cls(**as_given(own), **more, launcher=launcher, given=tuple(own))
 
     @property
     def quiet_libraries(self) -> bool:
@@ -323,7 +403,8 @@ class SimulationRequest(Request):
         Args:
             device: The device that was chosen.
         """
-        return {"visualizer": None, **self.launcher, "device": device}
+        given = {"device": device, "device_explicit": self.device is not None}
+        return {"visualizer": None, **self.launcher, **given}
 
 
 def _require_override(argument: str, parser: Parser) -> None:
@@ -364,19 +445,29 @@ def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> 
         if group not in groups:
             groups[group] = parser.add_argument_group(group.title, group.description)
         name = each.name if each.metadata["positional"] else f"--{each.name}"
-        options = _options(hints[each.name], each.default, each.metadata)
-        groups[group].add_argument(name, default=argparse.SUPPRESS, help=each.metadata["help"], **options)
+        said, options = each.metadata["help"], _options(hints[each.name], each.default, each.metadata)
+        if each.default is True:
+            off: dict[str, Any] = {"action": "store_false", "dest": each.name}
+            groups[group].add_argument(f"--no_{each.name}", default=argparse.SUPPRESS, help=said, **off)
+            said = argparse.SUPPRESS
+        groups[group].add_argument(name, default=argparse.SUPPRESS, help=said, **options)
+        if isinstance(parser, Parser) and parser.everyday and each.name not in parser.everyday:
+            parser.rare.add(each.name)
     return parser
+
+
+_METAVARS = {int: "N", float: "X", Path: "PATH"}
+"""Names of values in the help, by their types; a text has the name of its flag."""
 
 
 def _options(hint: Any, default: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     """Return how argparse reads a field of some type."""
-    positional = declared["positional"]
-    options: dict[str, Any] = {} if declared["metavar"] is None else {"metavar": declared["metavar"]}
+    positional, metavar = declared["positional"], declared["metavar"]
+    options: dict[str, Any] = {} if metavar is None else {"metavar": metavar}
     if default is MISSING and not positional:
         options["required"] = True
     if hint is bool:
-        return {"action": argparse.BooleanOptionalAction if default else "store_true"}
+        return {"action": "store_true"}
     if declared["parse"] is not None:
         return {**options, "type": declared["parse"]}
     if get_origin(hint) is Literal:
@@ -387,6 +478,8 @@ def _options(hint: Any, default: Any, declared: Mapping[str, Any]) -> dict[str, 
         return {**options, "choices": get_args(kind), **({"nargs": "+"} if many else {})}
     if get_origin(kind) is tuple:
         return {**options, "nargs": len(get_args(kind))}
+    if not positional:
+        options = {"metavar": _METAVARS.get(kind), **options}
     kind = _whole_number if kind is int else kind
     if not positional:
         return {**options, "type": kind, **({"action": "append"} if many else {})}

@@ -51,7 +51,7 @@ class TrainingsRequest(Request):
         metavar="CLUSTER",
     )
     at_once: int | None = flag(
-        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE, metavar="N"
+        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE
     )
     dry_run: bool = flag(
         False, "Only print the commands of the next trainings; with --on, the files that would be submitted."
@@ -115,7 +115,6 @@ class StudyRequest(TrainingsRequest):
         1,
         "Number of machines of each training (default: 1). The table [scaling] sets it for each size.",
         group=_ELSEWHERE,
-        metavar="N",
     )
 
     def __post_init__(self) -> None:

@@ -386,7 +386,7 @@ def _treatment(declared: RunDeclared) -> list[str]:
     if declared.eval_every is not None:
         found.append(f"--eval_every {declared.eval_every}")
     if not declared.stop_at_target:
-        found.append("--no-stop_at_target")
+        found.append("--no_stop_at_target")
     if declared.timing == "synchronized":
         found.append("--timing synchronized")
     if declared.agent is not None:

@@ -123,9 +123,9 @@ class Search:
         """
         request, declaration = self._request, self.declaration
         where = f"search {declaration.name}: arguments"
-        for is_set, name in ((request.no_eval, "no_eval"), (not request.stop_at_target, "no-stop_at_target")):
-            if is_set:
-                raise UserError(f"{where}: --{name}: no training would end at a proven target: leave it out")
+        for name in ("eval", "stop_at_target"):
+            if not getattr(request, name):
+                raise UserError(f"{where}: --no_{name}: no training would end at a proven target: leave it out")
         if request.rl_library is not None:
             require_library(request.rl_library)
         if (request.algorithm or algorithm_of(library_of(request), request.agent)) != PPO:

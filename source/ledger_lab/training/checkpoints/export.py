@@ -38,7 +38,6 @@ from ledger_lab.training.checkpoints.files import (
 )
 from ledger_lab.training.checkpoints.request import ExportRequest
 from ledger_lab.training.runners.checkpoint_file import ActingModule
-from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def export_policy(argv: Sequence[str]) -> int:
         SystemExit: With status 1 if a file differs from the live policy by more than the tolerance; nothing is written.
         UserError: If the request can't be carried out.
     """
-    request = parse(ExportRequest, argv)
+    request = ExportRequest.parse(argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
         _export(request, terminal.console)

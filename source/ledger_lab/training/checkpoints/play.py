@@ -16,7 +16,7 @@ from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import open_candidate
 from ledger_lab.training.checkpoints.film import recorded, recording_args, use_studio_viewer
 from ledger_lab.training.checkpoints.request import PlayRequest
-from ledger_lab.training.runners.configs import parse, resolve_configs
+from ledger_lab.training.runners.configs import resolve_configs
 from ledger_lab.training.runners.physics_engine import changed_overrides
 from ledger_lab.training.runners.session import environment, require_runtime, resolve_device, simulation_app
 
@@ -33,7 +33,7 @@ def play_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the request can't be carried out.
     """
-    request = parse(PlayRequest, argv)
+    request = PlayRequest.parse(argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries)
     try:
         _play(request, terminal)

@@ -61,7 +61,6 @@ class EvaluateRequest(PolicyRequest):
     video: int | None = flag(
         None,
         "Number of worst episodes of the last checkpoint to record as mp4 files (default: 0); no GPU is needed.",
-        metavar="N",
     )
 
     def __post_init__(self) -> None:

@@ -27,7 +27,6 @@ from ledger_lab.training.evaluation.recorded_scores import compared_with_record
 from ledger_lab.training.evaluation.request import EvaluateRequest
 from ledger_lab.training.evaluation.score import Simulation, score_checkpoints
 from ledger_lab.training.evaluation.show import show_scores
-from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.description import code_sha256
 from ledger_lab.training.runners.session import peak_gpu_memory_bytes, simulation_app
 from ledger_lab.training.supervision.attempt import Begin, Link, attempt_life
@@ -46,7 +45,7 @@ def evaluate_run(argv: Sequence[str], started_ns: int, link: Link) -> NoReturn:
         SystemExit: Always. The status is 0 only if every checkpoint has a valid score.
         UserError: If the request can't be carried out. No row is written then.
     """
-    request = parse(EvaluateRequest, argv)
+    request = EvaluateRequest.parse(argv)
     terminal = Terminal(quiet_libraries=request.quiet_libraries, recorded=True)
     clock = PhaseClock(started_ns, suspended_ns=link.suspensions.suspended_ns)
     try:

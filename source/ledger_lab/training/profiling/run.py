@@ -41,7 +41,6 @@ from ledger_lab.training.profiling.stages import (
 )
 from ledger_lab.training.request import TaskRequest, TrainRequest
 from ledger_lab.training.run import make_run_dir
-from ledger_lab.training.runners.configs import parse
 from ledger_lab.training.runners.parts import environment_parts
 from ledger_lab.training.runners.session import environment, recorded_physics, simulation_app
 from ledger_lab.training.writer import RunWriter
@@ -61,7 +60,7 @@ def profile_run(argv: Sequence[str]) -> int:
     Raises:
         UserError: If the request can't be carried out.
     """
-    request = parse(ProfileRequest, argv)
+    request = ProfileRequest.parse(argv)
     if request.json is not None and not request.json.exists() and not request.json.absolute().parent.is_dir():
         raise UserError(f"--json {request.json}: its folder does not exist: make it, or name another file")
     if request.nsys:
@@ -74,7 +73,7 @@ def profile_run(argv: Sequence[str]) -> int:
             TrainRequest(
                 **{each.name: getattr(request, each.name) for each in fields(TaskRequest)},
                 panel=request.panel,
-                no_eval=True,
+                eval=False,
                 max_iterations=schedule.total,
                 log_root=request.log_root,
             )

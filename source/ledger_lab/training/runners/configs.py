@@ -11,19 +11,17 @@ from typing import Any
 
 import gymnasium as gym
 import isaaclab.utils.dict
-from isaaclab.app import add_launcher_args
 from isaaclab.envs import ManagerBasedRLEnvCfg
 from isaaclab.utils.string import callable_to_string
-from isaaclab_tasks.utils import PresetCfg, resolve_task_config, setup_preset_cli
+from isaaclab_tasks.utils import PresetCfg, resolve_task_config
 from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
 from isaaclab_tasks.utils.preset_cli import enumerate_task_presets
 from isaaclab_tasks.utils.preset_target import PresetTarget
 
 from ledger_lab.errors import UserError, first_line, nearest, place_of
-from ledger_lab.reports.terminal.request import SimulationRequest
 from ledger_lab.tasks.assets.local import use_local_ground
 from ledger_lab.tasks.recipes.settings import ABSENT, children, follow
-from ledger_lab.tasks.registry import registered_tasks, task_package
+from ledger_lab.tasks.registry import task_package
 from ledger_lab.training.runners.adapter import Adapter, load_adapter
 from ledger_lab.training.runners.description import plain_config
 from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE
@@ -295,32 +293,3 @@ def _describe_callable(value: Any) -> Any:
 
 
 isaaclab.utils.dict.callable_to_string = _describe_callable  # to_dict, which writes env.yaml, would fail
-
-
-def parse[R: SimulationRequest](request: type[R], argv: Sequence[str]) -> R:
-    """Parse a command line together with Isaac Lab's launcher flags.
-
-    Args:
-        request: What to make of the command line. If it has a field ``overrides``, Hydra overrides go there; otherwise
-            they are refused.
-        argv: Command line without the program's name.
-
-    Returns:
-        The request.
-
-    Raises:
-        SystemExit: If the command line asks for help.
-        UserError: If the command line can't be parsed, or the request refuses what is given.
-    """
-    parser = request.parser()
-    if request.takes_overrides():
-        registered_tasks()  # --help lists the presets of the task it is asked with
-    add_launcher_args(parser)
-    parser.set_defaults(device=None)
-    if not request.takes_overrides():
-        return request.of(vars(parser.parse_intermixed_args(list(argv))), [])
-    try:
-        parsed, overrides = setup_preset_cli(parser, list(argv))
-    except gym.error.Error as error:
-        raise UserError(f"{error} (scripts/list_envs.py lists the tasks)") from error
-    return request.of(vars(parsed), overrides)
