@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.random import Generator
 from rich.table import Table
-from scipy.stats import logrank
+from scipy.stats import CensoredData, logrank
 
 from benchmarks.simulation import parse_simulation, with_progress
-from ledger_lab.ledger.costs.time_to_target import RunTime, censored_times, log_rank_p_value
+from ledger_lab.ledger.costs.time_to_target import RunTime, log_rank_p_value
 from ledger_lab.reports.terminal.console import make_console
 from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.units import percent
@@ -71,6 +71,11 @@ def bench_log_rank(argv: Sequence[str]) -> int:
     return 0
 
 
+def _censored(runs: Sequence[RunTime]) -> CensoredData:
+    """Return the times of runs as SciPy's censored data."""
+    return CensoredData.right_censored([run.observed_s for run in runs], [run.to_target_s is None for run in runs])
+
+
 def _count(runs: int, miss_rate: float, pairs: int, generator: Generator) -> Size:
     """Simulate pairs of cohorts of one scenario; a pair without any success does not count."""
     p_values, usual = [], []
@@ -81,7 +86,7 @@ def _count(runs: int, miss_rate: float, pairs: int, generator: Generator) -> Siz
             continue
         p_values.append(p_value)
         with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 if only the last run reached the target
-            usual.append(logrank(*map(censored_times, cohorts)).pvalue)
+            usual.append(logrank(*map(_censored, cohorts)).pvalue)
     return Size(
         runs=runs,
         miss_rate=miss_rate,

@@ -12,7 +12,7 @@ import pytest
 
 from ledger_lab.ledger import Journal, ShutdownEnded, Status, SupervisionStarted, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.answer import answer_lines
+from ledger_lab.reports.answer import PAGE, answer_lines
 from ledger_lab.training import final_report
 from tests.fakes.ledgers import SECOND, priced, write_run
 
@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from ledger_lab.training.final_report import print_final_report
 print_final_report(Path(sys.argv[1]))
-heavy = {"torch", "isaaclab", "warp", "numpy"} & {*sys.modules}
+heavy = {"torch", "isaaclab", "warp", "scipy.stats", "matplotlib"} & {*sys.modules}
 sys.exit(3 if heavy else 0)
 """
 
@@ -43,8 +43,25 @@ def test_a_proven_run_is_answered_in_six_lines_that_import_nothing_heavy(tmp_pat
         "  time     0:09 in all: start-up 2 s · scoring 1 s · learning 6 s · other 0 s",
         "  speed    13.3 steps/s, 11.4 with scoring",
         f"  watch    ./isaaclab.sh -p scripts/play.py aa --video --log_root '{root}'",
-        f"  details  ./isaaclab.sh -p scripts/report.py aa --log_root '{root}'",
+        f"  details  ./isaaclab.sh -p scripts/report.py aa --log_root '{root}' · {run_dir / PAGE}",
     ]
+
+
+@pytest.mark.parametrize("status", [Status.TARGET_REACHED, Status.CRASHED, None])
+def test_a_run_has_a_page_however_it_ended(tmp_path: Path, status: Status | None) -> None:
+    run_dir = write_run(tmp_path, "aa", status=status)
+    assert reported(run_dir).returncode == 0
+    page = (run_dir / PAGE).read_text(encoding="utf-8")
+    assert "default-src &#39;none&#39;" in page and str(read_ledger(tmp_path).runs[0].declared.task) in page
+
+
+def test_a_page_that_cannot_be_written_is_named_and_the_answer_stands(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path, "aa")
+    (run_dir / PAGE).mkdir()
+    done = reported(run_dir)
+    first, *answer = done.stdout.splitlines()
+    assert first == f"the page of the run is missing: cannot write {run_dir / PAGE}: Is a directory"
+    assert len(answer) == 7 and answer[-1].startswith("  details") and PAGE not in answer[-1]
 
 
 @pytest.mark.parametrize(
@@ -83,11 +100,11 @@ def test_it_waits_for_the_last_rows_of_other_ranks(tmp_path: Path, monkeypatch: 
             journal.append(SupervisionStarted(run_id="aa", attempt=1, rank=rank, pid=1, host="h", wall_ns=0))
         first.append(ShutdownEnded(wall_ns=10 * SECOND, exit_code=0, signal=None, overdue=False))
         monkeypatch.setattr(final_report, "_OTHERS_S", 0.0)
-        assert final_report._ended_run(run_dir).attempts[0].wall_ns == 10 * SECOND, "but not for ever"
+        assert final_report._ended_run(run_dir).runs[0].attempts[0].wall_ns == 10 * SECOND, "but not for ever"
         monkeypatch.setattr(final_report, "_OTHERS_S", 600.0)
         last = ShutdownEnded(wall_ns=12 * SECOND, exit_code=0, signal=None, overdue=False)
         monkeypatch.setattr(time, "sleep", lambda seconds: second.append(last))
-        assert final_report._ended_run(run_dir).attempts[0].wall_ns == 12 * SECOND
+        assert final_report._ended_run(run_dir).runs[0].attempts[0].wall_ns == 12 * SECOND
 
 
 def test_output_that_nobody_can_read_ends_well(tmp_path: Path) -> None:

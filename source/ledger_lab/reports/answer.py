@@ -15,6 +15,9 @@ from ledger_lab.reports.summary import RunSummary, status_cell
 from ledger_lab.tasks.recipes.settings import names_code
 from ledger_lab.units import MISSING, counted, duration, gigabytes, percent, quantity, usd
 
+PAGE = "report.html"
+"""The page of a run, in its directory."""
+
 _ENDINGS = {Status.COMPLETED: "", Status.LIMIT_REACHED: " (time limit)", Status.STOPPED: " (health event)"}
 """What follows “TARGET NOT REACHED”, if it is not the status itself."""
 
@@ -27,6 +30,7 @@ def answer_lines(run: Run, summary: RunSummary, width: int) -> list[Text]:
         summary: Its figures.
         width: Columns of the terminal.
     """
+    page = run.directory / PAGE
     style = "bold green" if summary.target_reached else "bold red"
     lines = [Text(line, style=style) for line in _broken(_verdict(run, summary), "   ", "  ", width)]
     labelled = {
@@ -34,7 +38,7 @@ def answer_lines(run: Run, summary: RunSummary, width: int) -> list[Text]:
         "time": _times(summary),
         "speed": _speed(run, summary),
         "watch": [_command("play.py", run, summary, "--video") if summary.checkpoints else MISSING],
-        "details": [_command("report.py", run, summary)],
+        "details": [_command("report.py", run, summary), *([str(_from_here(page))] if page.is_file() else [])],
     }
     return [*lines, *labelled_lines(labelled.items(), width, indent="  ")]
 
@@ -158,8 +162,13 @@ def _command(script: str, run: Run, summary: RunSummary, *flags: str) -> str:
     """Return a command about a run, for the folder in which the training was started."""
     root = run.directory.resolve().parents[2]
     if root != Path("logs").resolve():
-        shown = root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
-        flags += "--log_root", shlex.quote(str(shown))
+        flags += "--log_root", shlex.quote(str(_from_here(root)))
     if script == "play.py" and any(map(names_code, run.declared.overrides)):
         flags += ("--trust_run",)
     return as_started(" ".join(("./isaaclab.sh -p", f"scripts/{script}", summary.run_id[:8], *flags)))
+
+
+def _from_here(path: Path) -> Path:
+    """Return a path, relative to the working directory if it is below it."""
+    path = path.resolve()
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

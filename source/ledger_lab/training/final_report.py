@@ -1,4 +1,8 @@
-"""The report that ``train.py`` ends with. It is made from the ledger, and neither torch nor Isaac Lab is imported."""
+"""The report that ``train.py`` ends with: six lines in the terminal, and a page in the run's directory.
+
+It is made from the ledger after the last row of the attempt, so it is not part of the run's time and cost. It imports
+neither torch nor Isaac Lab.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Run, ShutdownEnded, read_ledger
+from ledger_lab.ledger import Ledger, Run, ShutdownEnded, read_ledger
 from ledger_lab.reports import summarize_run
-from ledger_lab.reports.answer import answer_lines, notes
+from ledger_lab.reports.answer import PAGE, answer_lines, notes
+from ledger_lab.reports.page.document import write_page
+from ledger_lab.reports.selection import select_in
 from ledger_lab.reports.terminal.console import make_lossy_console, tell_error
 
 _OTHERS_S = 5.0
@@ -20,7 +26,7 @@ _LOOK_AGAIN_S = 0.1
 
 
 def print_final_report(run_dir: Path) -> None:
-    """Read a run from its directory, and print its report on standard output, as far as this is still possible.
+    """Read a run, write its page into its directory, and print its report on standard output, if this is possible.
 
     Call this when the supervisor of this process has written its last row.
 
@@ -29,21 +35,27 @@ def print_final_report(run_dir: Path) -> None:
     """
     console = make_lossy_console()
     try:
-        show_final_report(_ended_run(run_dir), console)
+        ledger = _ended_run(run_dir)
+        try:
+            write_page(select_in(ledger), run_dir / PAGE)
+        except (OSError, UserError) as error:
+            console.print(f"the page of the run is missing: {error}", soft_wrap=True)
+        show_final_report(ledger.runs[0], console)
     except (OSError, UserError) as error:
         tell_error(error, console)
     finally:
         console.file.close()
 
 
-def _ended_run(run_dir: Path) -> Run:
+def _ended_run(run_dir: Path) -> Ledger:
     """Read a run when all supervisors of its last attempt have written their last rows, but do not wait long."""
     until_s = time.monotonic() + _OTHERS_S
     while True:
-        (run,) = read_ledger(run_dir).runs
+        ledger = read_ledger(run_dir)
+        (run,) = ledger.runs
         ended = all(journal.of(ShutdownEnded) for journal in run.attempts[-1].supervisions)
         if ended or time.monotonic() > until_s:
-            return run
+            return ledger
         time.sleep(_LOOK_AGAIN_S)
 
 

@@ -8,11 +8,12 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy.stats import CensoredData, binomtest, logrank
+from scipy.stats import CensoredData, binomtest, ecdf, logrank
 
 from ledger_lab.ledger.costs.time_to_target import (
     MedianTime,
     RunTime,
+    kaplan_meier,
     log_rank_p_value,
     log_rank_statistic,
     median_time_to_target,
@@ -128,6 +129,17 @@ def test_the_interval_of_the_curve_holds_the_true_share_whatever_ends_runs_early
         last = np.searchsorted(curve.t, 3.0, side="right") - 1
         held += last < 0 or curve.low[last] <= 0.5 <= curve.high[last]
     assert held >= 0.95 * 400
+
+
+def test_the_curve_is_that_of_scipy() -> None:
+    generator = np.random.default_rng(4)
+    for count in range(1, 30):
+        runs = times(*(generator.integers(1, 9, count) * generator.choice([1, 1, -1], count)).astype(float))
+        missed = [run.to_target_s is None for run in runs]
+        theirs = ecdf(CensoredData.right_censored([run.observed_s for run in runs], missed)).sf
+        ours = kaplan_meier(runs)
+        assert [time_s for time_s, _ in ours] == theirs.quantiles.tolist()
+        assert [share for _, share in ours] == pytest.approx(theirs.probabilities.tolist(), abs=1e-12)
 
 
 def log_rank_of_scipy(runs: list[RunTime], ours: tuple[int, ...]) -> float:

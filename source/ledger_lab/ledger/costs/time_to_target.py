@@ -5,8 +5,10 @@ The time of such a run is *censored*: it is only known to be longer than the run
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,8 +18,6 @@ from ledger_lab.ledger.costs.few_runs import exact_interval, permutation_p_value
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from scipy.stats import CensoredData
-    from scipy.stats._survival import ECDFResult
 
 _HALF: Final = 0.5
 
@@ -121,11 +121,8 @@ def restricted_mean_time(runs: Sequence[RunTime]) -> tuple[float, float]:
         return math.fsum(run.observed_s for run in runs) / len(runs), limit_s
     if not reached:
         return limit_s, limit_s
-    survival = kaplan_meier(runs).sf
-    times = [0.0, *map(float, survival.quantiles)]
-    heights = [1.0, *map(float, survival.probabilities[:-1])]
-    widths = (end - begin for begin, end in zip(times, times[1:], strict=False))
-    return math.fsum(height * width for height, width in zip(heights, widths, strict=True)), limit_s
+    curve = [(0.0, 1.0), *kaplan_meier(runs)]
+    return math.fsum(share * (end - begin) for (begin, share), (end, _) in itertools.pairwise(curve)), limit_s
 
 
 def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
@@ -140,42 +137,42 @@ def time_curve(runs: Sequence[RunTime]) -> TimeCurve:
     Raises:
         ValueError: If there is no run.
     """
-    reached = kaplan_meier(runs).cdf
-    times = reached.quantiles.tolist()
+    curve = kaplan_meier(runs)
+    times = [time_s for time_s, _ in curve]
     over = [[run for run in runs if run.observed_s <= time_s] for time_s in times]
     return TimeCurve(
         t=times,
-        share=reached.probabilities.tolist(),
+        share=[1 - left for _, left in curve],
         low=[exact_interval(sum(run.to_target_s is not None for run in each), len(runs))[0] for each in over],
         high=[exact_interval(len(each), len(runs))[1] for each in over],
     )
 
 
-def kaplan_meier(runs: Sequence[RunTime]) -> ECDFResult:
-    """Return the Kaplan-Meier estimate of the distribution of the time to the target, by ``scipy.stats.ecdf``.
+def kaplan_meier(runs: Sequence[RunTime]) -> list[tuple[float, float]]:
+    """Return the Kaplan-Meier estimate of the share of runs that have not reached the target.
+
+    It is that of ``scipy.stats.ecdf``, which takes a second to load.
 
     Args:
         runs: Every run of the cohort.
 
+    Returns:
+        The times at which a run reached the target or ended short of it, in ascending order [s], each with the share
+        after it.
+
     Raises:
         ValueError: If there is no run.
     """
-    from scipy.stats import ecdf  # takes a second to load
-
     if not runs:
         raise ValueError("a curve needs at least one run")
-    return ecdf(censored_times(runs))
-
-
-def censored_times(runs: Sequence[RunTime]) -> CensoredData:
-    """Return the times of runs as SciPy's censored data.
-
-    Args:
-        runs: The runs.
-    """
-    from scipy.stats import CensoredData
-
-    return CensoredData.right_censored([run.observed_s for run in runs], [run.to_target_s is None for run in runs])
+    ended = Counter(run.observed_s for run in runs)
+    reached = Counter(run.to_target_s for run in runs if run.to_target_s is not None)
+    curve, left, share = [], len(runs), 1.0
+    for time_s in sorted(ended):
+        share *= (left - reached[time_s]) / left
+        left -= ended[time_s]
+        curve.append((time_s, share))
+    return curve
 
 
 def log_rank_p_value(a: Sequence[RunTime], b: Sequence[RunTime]) -> float | None:
@@ -238,11 +235,10 @@ def log_rank_statistic(runs: Sequence[RunTime]) -> Callable[..., NDArray[np.floa
     return statistic
 
 
-def _median_of_curve(curve: ECDFResult) -> float | None:
+def _median_of_curve(curve: Sequence[tuple[float, float]]) -> float | None:
     """Return the time at which a Kaplan-Meier curve falls below 1/2 [s]; ``None`` if it does not."""
-    times, shares = curve.sf.quantiles, curve.sf.probabilities
-    equal = [float(t) for t, share in zip(times, shares, strict=True) if math.isclose(share, _HALF)]
-    below = [float(t) for t, share in zip(times, shares, strict=True) if share < _HALF and t not in equal]
+    equal = [time_s for time_s, share in curve if math.isclose(share, _HALF)]
+    below = [time_s for time_s, share in curve if share < _HALF and time_s not in equal]
     if not below:
         return None
     return (equal[0] + below[0]) / 2 if equal else below[0]

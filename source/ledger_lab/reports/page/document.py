@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from markupsafe import Markup
@@ -14,9 +17,11 @@ from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.cohort_summary import CohortSummary, Yardstick
 from ledger_lab.reports.columns import Shown, TableCell, attribute_docs, columns_of, in_one_line, shown_table
 from ledger_lab.reports.page.live import LivePart, render_live
-from ledger_lab.reports.page.model import PageModel
+from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.parts import hash_sources, page_part, page_script, page_template, plotly_script
+from ledger_lab.reports.selection import Selection
 from ledger_lab.reports.summary import RunSummary
+from ledger_lab.reports.terminal.console import write_output
 from ledger_lab.units import MISSING, target_share
 
 WORDS = {
@@ -86,6 +91,24 @@ def render_page(model: PageModel) -> str:
         model: The page's content.
     """
     return _render(model)
+
+
+def write_page(
+    found: Selection, file: Path, on_progress: Callable[[int, int], None] = lambda drawn, runs: None
+) -> None:
+    """Write a page that is done.
+
+    Args:
+        found: A ledger, its runs on the page, and their figures.
+        file: The HTML file.
+        on_progress: Called with the number of runs that were drawn, and their total.
+
+    Raises:
+        UserError: If the file can't be written, or Plotly is missing.
+    """
+    created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    model = build_model(found, on_progress=on_progress, created_at=created_at)
+    write_output(str(file.absolute()), render_page(model).encode(errors="replace"))
 
 
 def _render(

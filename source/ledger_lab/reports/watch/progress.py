@@ -307,8 +307,7 @@ def time_left(earlier: Sequence[RunTime], spent_s: float, bound_s: float | None)
             return None
         return Estimate(expected=None, low=None, high=bound_s, basis=f"at most until {_END}: {basis}")
     endless = RunTime(wall_s=2 * max(run.observed_s for run in beyond) + 1, to_target_s=None)
-    curve = kaplan_meier([*beyond, endless]).sf  # the run itself, which comes after all of them
-    steps = [(float(t), float(above)) for t, above in zip(curve.quantiles, curve.probabilities, strict=True)]
+    steps = kaplan_meier([*beyond, endless])  # the run itself comes after all of them
     low_s = max((t for t, above in steps if 1 - above <= TAIL + _ROUNDING), default=spent_s) - spent_s
     bounds = [] if bound_s is None else [bound_s]
 
