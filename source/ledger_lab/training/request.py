@@ -92,14 +92,13 @@ class TaskRequest(SimulationRequest):
         f"Gymnasium id of the task; scripts/list_envs.py lists all tasks (default: {DEFAULT_TASK}).",
         group=TASK,
     )
-    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).", group=TASK)
+    rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).")
     num_envs: int | None = flag(
         None,
         "Environments per process (default: set by the task; on a GPU, 4096 for LedgerLab's tasks, with the learning "
         "rate scaled as by --scale_lr sqrt).",
-        group=TASK,
     )
-    seed: int | None = flag(None, "Seed of the training (default: drawn at random, and recorded).", group=TASK)
+    seed: int | None = flag(None, "Seed of the training (default: drawn at random, and recorded).")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +127,13 @@ class TrainRequest(TaskRequest):
         ),
     )
 
-    agent: str | None = flag(
-        None, "Agent configuration of the task, by its registered name.", group=TASK, metavar="NAME"
-    )
+    agent: str | None = flag(None, "Agent configuration of the task, by its registered name.", metavar="NAME")
     algorithm: str | None = flag(
         None,
         f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac and td3 learn from a replay memory: SKRL has "
         "both, and rl_games has sac, in one process only. It selects the agent configuration "
         "LIBRARY_ALGORITHM_cfg_entry_point of the task, and SKRL if the task's usual library does not have the "
         "algorithm.",
-        group=TASK,
         metavar="NAME",
     )
     checkpoint: str | None = flag(
@@ -146,44 +142,36 @@ class TrainRequest(TaskRequest):
         "a task with a pretrained policy. Optimizer and iteration count start from zero. The report shows the cost of "
         "the earlier run separately, and the new run has what is left of its error budget. Observations of the new "
         "task may follow those of the checkpoint; their input weights start at zero.",
-        group=TASK,
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
     trust_run: bool = flag(
         False,
         "With --checkpoint: load Python functions, classes and files that are named in the overrides of the earlier "
         "run. Use this flag only if you trust the authors of that run.",
-        group=TASK,
     )
-    max_iterations: int | None = flag(
-        None, "Largest number of iterations (default: set by the agent configuration).", group=TASK
-    )
+    max_iterations: int | None = flag(None, "Largest number of iterations (default: set by the agent configuration).")
     limit_s: float | None = flag(
         None,
         "Wall-clock time of all attempts, with start-up and scoring, after which the run ends [s] (default: no "
         "limit). The iteration is completed, and its policy is saved, and not scored. The run then has the status "
         f"limit_reached and can't be resumed; the exit status is {EXIT_LIMIT}.",
-        group=TASK,
         metavar="S",
     )
     recipe: str | None = flag(
         None,
         "File with hyperparameters that replace those of the task, by the names that are the same for all libraries. "
         "It can also set the number of environments and overrides of the task.",
-        group=TASK,
         metavar="FILE",
     )
     scale_lr: LearningRateRule | None = flag(
         None,
         "Adapt the learning rate to the batch: environments of all processes × rollout length × epochs. If the batch "
         "is twice as large as the task's own, the rate is √2 times as high with sqrt, and twice as high with linear.",
-        group=TASK,
     )
     keep_minibatch_size: bool = flag(
         False,
         "Keep the size of a minibatch, over all processes, if the batch differs from the task's own: the number of "
         "gradient steps grows. By default, the number of minibatches stays the same, and their size grows.",
-        group=TASK,
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
@@ -204,14 +192,12 @@ class TrainRequest(TaskRequest):
         False,
         "Take part in a training of several processes that torchrun starts, on one or more machines. For several "
         "processes on this machine, --nproc is simpler.",
-        group=_PROCESSES,
         each_attempt=True,
     )
     allow_public_address: bool = flag(
         False,
         "With several machines: allow a public IP address for the connections between processes. torch accepts "
         "commands from every program that can connect to this address, so protect the address with a firewall.",
-        group=_PROCESSES,
         each_attempt=True,
     )
 
@@ -227,12 +213,9 @@ class TrainRequest(TaskRequest):
         None,
         "With --on: number of machines (default: 1), each with --nproc processes (default: the GPUs that the file "
         "gives, or 1).",
-        group=_ELSEWHERE,
         each_attempt=True,
     )
-    dry_run: bool = flag(
-        False, "With --on: print the files that would be submitted.", group=_ELSEWHERE, each_attempt=True
-    )
+    dry_run: bool = flag(False, "With --on: print the files that would be submitted.", each_attempt=True)
 
     panel: str | None = flag(
         None,
@@ -240,17 +223,14 @@ class TrainRequest(TaskRequest):
         group=_JUDGE,
     )
     target: float | None = flag(
-        None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel).", group=_JUDGE
+        None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel)."
     )
-    stop_at_target: bool = flag(True, "Train all iterations, also after a policy is proven.", group=_JUDGE)
+    stop_at_target: bool = flag(True, "Train all iterations, also after a policy is proven.")
     eval_every: int | None = flag(
         None,
         "Score a policy every N iterations (default: score the newest policy whenever the previous score is ready).",
-        group=_JUDGE,
     )
-    eval: bool = flag(
-        True, "Do not score policies during training. scripts/evaluate.py can score the checkpoints.", group=_JUDGE
-    )
+    eval: bool = flag(True, "Do not score policies during training. scripts/evaluate.py can score the checkpoints.")
 
     resume: str | None = flag(
         None,
@@ -263,20 +243,17 @@ class TrainRequest(TaskRequest):
         None,
         "Save the state every N iterations, for --resume (default: with each checkpoint, and at least every "
         f"{STATE_AT_LATEST_S / 60:g} minutes). With 0, only after a signal, after each proof, and at the end.",
-        group=_GOING_ON,
         each_attempt=True,
     )
     save_replay: bool = flag(
         False,
         "With sac and td3, in one process: save the replay memory with the state. Without it, a resumed training first "
         "refills the replay memory. At the start, the program prints how much disk space is needed.",
-        group=_GOING_ON,
     )
     grace_s: float = flag(
         GRACE_S,
         f"Time between the first signal of your scheduler and its SIGKILL [s] (default: {GRACE_S:g}). The training "
         f"waits up to {PATIENCE:g} × S for its iteration to end, and LedgerLab kills it after S seconds.",
-        group=_GOING_ON,
         metavar="S",
         each_attempt=True,
     )
@@ -285,7 +262,6 @@ class TrainRequest(TaskRequest):
         "With --resume: continue even if code or package versions that no score depends on have changed. With "
         "--checkpoint: continue even if the code of its observations, actions, commands and agent has changed. "
         "Comments, docstrings and layout do not count. The ledger records the changes.",
-        group=_GOING_ON,
         each_attempt=True,
     )
 
@@ -293,27 +269,20 @@ class TrainRequest(TaskRequest):
         None, "Name of this machine in the price file (default: local, which has no price).", group=_LEDGER
     )
     usd_per_hour: float | None = flag(
-        None,
-        "Price [USD/h]: that of --instance; without it, of one GPU, or of the whole machine on a CPU.",
-        group=_LEDGER,
+        None, "Price [USD/h]: that of --instance; without it, of one GPU, or of the whole machine on a CPU."
     )
     prices: Path | None = flag(
-        None,
-        "Your own price file. Its entries replace those of the same name in config/prices.toml.",
-        group=_LEDGER,
-        metavar="FILE",
+        None, "Your own price file. Its entries replace those of the same name in config/prices.toml."
     )
-    cohort: str | None = flag(None, "Name of the cohort that the run belongs to (default: none).", group=_LEDGER)
+    cohort: str | None = flag(None, "Name of the cohort that the run belongs to (default: none).")
     cohort_size: int | None = flag(
         None,
         "Number of runs that the cohort will have; one of its runs can set it. The report shows how many are missing.",
-        group=_LEDGER,
     )
-    log_root: Path = log_root_flag(group=_LEDGER, each_attempt=True)
+    log_root: Path = log_root_flag(each_attempt=True)
     logger: tuple[str, ...] = flag(
         (),
         "Also send the run to tensorboard, wandb or mlflow, by a separate process (default: none). Can be repeated.",
-        group=_LEDGER,
         metavar="NAME",
         each_attempt=True,
     )
@@ -322,7 +291,6 @@ class TrainRequest(TaskRequest):
         "How to time the parts of a training on a GPU (default: events): by events that the GPU notes; synchronized, "
         "where the clock waits for the GPU at the end of each part, which is slower, for diagnosis; or on the host, "
         "which measures when the work is launched. On the CPU, all times are those of host.",
-        group=_LEDGER,
     )
 
     def __post_init__(self) -> None:

@@ -203,11 +203,7 @@ LAUNCHER_FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any], str], ...] = (
         "Stream Isaac Sim's view: 0 off, 1 publicly, 2 in a private network (default: 0).",
     ),
     (("--xr",), _SWITCH, "Start Isaac Sim in XR mode."),
-    (
-        ("--experience",),
-        {"metavar": "FILE"},
-        "Isaac Sim experience (.kit file) to start (default: automatic).",
-    ),
+    (("--experience",), {"metavar": "FILE"}, "Isaac Sim experience (.kit file) to start (default: automatic)."),
     (("--kit_args",), {"metavar": "ARGS"}, "Arguments for Omniverse Kit, in one quoted string."),
     (("--anim_recording_enabled",), _SWITCH, "Record a PhysX simulation as a USD animation."),
     (
@@ -260,7 +256,7 @@ def flag(
     Args:
         default: Value if the flag is left out; ``MISSING`` if it must be given.
         help: What ``--help`` says, with argparse's ``%`` escapes.
-        group: Where ``--help`` shows the flag.
+        group: Where ``--help_all`` shows this flag and those after it (default: with the flag before it).
         metavar: Name of the value in ``--help``.
         parse: Reads the value if the type of the field does not say how.
         positional: Whether the value is given without a flag; a tuple takes any number of values.
@@ -421,11 +417,10 @@ def _require_override(argument: str, parser: Parser) -> None:
 def log_root_flag(
     help: str = "Root folder of the ledger (default: logs).",  # noqa: A002 - argparse calls it so
     *,
-    group: FlagGroup | None = None,
     each_attempt: bool = False,
 ) -> Any:
     """Declare ``--log_root``, of type ``Path``; see :func:`flag`."""
-    return flag(Path("logs"), help, group=group, each_attempt=each_attempt)
+    return flag(Path("logs"), help, metavar="DIR", each_attempt=each_attempt)
 
 
 def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> P:
@@ -440,9 +435,10 @@ def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> 
     """
     groups: dict[FlagGroup | None, argparse._ActionsContainer] = {None: parser}
     hints = get_type_hints(request)
+    group: FlagGroup | None = None
     for each in _flags(request):
-        group = each.metadata["group"]
-        if group not in groups:
+        group = each.metadata["group"] or group
+        if group is not None and group not in groups:
             groups[group] = parser.add_argument_group(group.title, group.description)
         name = each.name if each.metadata["positional"] else f"--{each.name}"
         said, options = each.metadata["help"], _options(hints[each.name], each.default, each.metadata)
@@ -456,7 +452,7 @@ def add_flags[P: argparse.ArgumentParser](parser: P, request: type[Request]) -> 
     return parser
 
 
-_METAVARS = {int: "N", float: "X", Path: "PATH"}
+_METAVARS = {int: "N", float: "X", Path: "FILE"}
 """Names of values in the help, by their types; a text has the name of its flag."""
 
 

@@ -26,7 +26,7 @@ from ledger_lab.reports.compare import (
 )
 from ledger_lab.reports.terminal.console import EXIT_USER_ERROR, make_console
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
-from ledger_lab.reports.terminal.request import FlagGroup, Program, Request, flag, log_root_flag
+from ledger_lab.reports.terminal.request import Program, Request, flag, log_root_flag
 from ledger_lab.reports.watch.words import alert_lines, spend_words
 from ledger_lab.studies.across_tasks import across_tasks
 from ledger_lab.studies.checks import check_machines, check_sizes, require_unchanged
@@ -34,8 +34,6 @@ from ledger_lab.studies.declared import Study, Training, check_arguments, load_s
 from ledger_lab.studies.study import StudyTrainings, clusters_of, is_being_trained, lock_name
 from ledger_lab.studies.trainings import only_program, train_command, train_here
 from ledger_lab.studies.watched import watch_study
-
-_ELSEWHERE = FlagGroup("other machines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +45,14 @@ class TrainingsRequest(Request):
         None,
         "Submit the trainings to a cluster. CLUSTER is the name of a file in config/clusters, or your own .toml file. "
         "The file sets the root folder of the ledger.",
-        group=_ELSEWHERE,
         metavar="CLUSTER",
     )
-    at_once: int | None = flag(
-        None, "Largest number of trainings that run at the same time on a cluster.", group=_ELSEWHERE
-    )
+    at_once: int | None = flag(None, "Largest number of trainings that run at the same time on a cluster.")
     dry_run: bool = flag(
         False, "Only print the commands of the next trainings; with --on, the files that would be submitted."
     )
     status: bool = flag(False, "Only show how the trainings stand.")
-    cancel: bool = flag(False, "End all trainings that wait or run on a cluster.", group=_ELSEWHERE)
+    cancel: bool = flag(False, "End all trainings that wait or run on a cluster.")
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -111,11 +106,7 @@ class StudyRequest(TrainingsRequest):
     study: str = flag(
         MISSING, "Study file: a name from config/studies, or your own .toml file.", metavar="STUDY", positional=True
     )
-    nodes: int = flag(
-        1,
-        "Number of machines of each training (default: 1). The table [scaling] sets it for each size.",
-        group=_ELSEWHERE,
-    )
+    nodes: int = flag(1, "Number of machines of each training (default: 1). The table [scaling] sets it for each size.")
 
     def __post_init__(self) -> None:
         """Check the values.

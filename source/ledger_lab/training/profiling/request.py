@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ledger_lab.errors import UserError
 from ledger_lab.reports.terminal.request import FlagGroup, Named, Program, flag, log_root_flag
-from ledger_lab.training.request import TASK, TaskRequest
+from ledger_lab.training.request import TaskRequest
 
 _HOW = FlagGroup("how to measure")
 
@@ -26,17 +26,13 @@ class ProfileRequest(TaskRequest):
             "finished it. To see calls that overlap, use --trace or --nsys. No policy is scored, and the ledger does "
             "not change."
         ),
-        examples=(
-            "profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json",
-            "profile_run.py --trace",
-        ),
+        examples=("profile_run.py --task LedgerLab-Ant --num_envs 256 --json profile.json", "profile_run.py --trace"),
     )
 
     panel: str | None = flag(
         None,
         "Panel (default: set by the task). As in a training, one held-out environment is simulated for each episode of "
         "the panel.",
-        group=TASK,
     )
 
     warm_up: int = flag(5, "Number of iterations before the measurement (default: 5).", group=_HOW)
@@ -44,7 +40,6 @@ class ProfileRequest(TaskRequest):
         10,
         "Number of iterations whose parts are timed (default: 10). The same number of iterations runs without this "
         "timing, to measure how much it slows the training down.",
-        group=_HOW,
     )
     trace: bool = flag(
         False,
@@ -52,17 +47,15 @@ class ProfileRequest(TaskRequest):
             "Also record one iteration with torch's profiler. You get a table of the slowest operators, and a trace "
             "file with the phases, which ui.perfetto.dev can show."
         ),
-        group=_HOW,
     )
     nsys: bool = flag(
         False,
         "Mark the iterations after the warm-up, and their phases, for NVIDIA Nsight Systems, under which you start "
         "this program: nsys profile --trace=cuda,nvtx,osrt --capture-range=cudaProfilerApi. The parts of an "
         "iteration are then not timed.",
-        group=_HOW,
     )
-    json: Path | None = flag(None, "Also write all results to this JSON file.", group=_HOW, metavar="FILE")
-    log_root: Path = log_root_flag("Folder to write the files of the profile to (default: logs).", group=_HOW)
+    json: Path | None = flag(None, "Also write all results to this JSON file.")
+    log_root: Path = log_root_flag("Folder to write the files of the profile to (default: logs).")
 
     def __post_init__(self) -> None:
         """Refuse what can't be measured.
