@@ -31,14 +31,14 @@ class Toy(SimulationRequest):
     """A request of every kind of flag."""
 
     runs: tuple[str, ...] = flag((), "Runs.", metavar="RUN", positional=True)
-    count: int | None = flag(None, "How many.", group=GROUP, metavar="N")
-    rate: float = flag(0.5, "How fast.", group=GROUP)
     fast: bool = flag(False, "Fast.")
     safe: bool = flag(True, "Safe.")
     mode: Literal["a", "b"] = flag("a", "Mode.")
     to: tuple[str, ...] = flag((), "Where to.", each_attempt=True)
     names: tuple[str, ...] = flag((), "Names.", parse=lambda text: text.split(","))
     log_root: Path = log_root_flag()
+    count: int | None = flag(None, "How many.", group=GROUP)
+    rate: float = flag(0.5, "How fast.")
 
 
 def given(*argv: str) -> dict[str, Any]:
@@ -77,9 +77,9 @@ def test_integers_that_no_row_can_hold_are_refused(text: str, capsys: pytest.Cap
 
 def test_help_shows_flags_in_their_groups() -> None:
     text = add_flags(argparse.ArgumentParser(), Toy).format_help()
-    assert text.index("Safe.") < text.index("how:\n  In which way.") < text.index("How many.")
+    assert text.index("Safe.") < text.index("how:\n  In which way.") < text.index("How many.") < text.index("How fast.")
     assert flag_names(Toy, each_attempt=True) == ("cpu_threads", "to")
-    assert flag_names(Toy)[:3] == ("cpu_threads", "runs", "count") and "device" not in flag_names(Toy)
+    assert flag_names(Toy)[:3] == ("cpu_threads", "runs", "fast") and "device" not in flag_names(Toy)
 
 
 @dataclass(frozen=True, kw_only=True)
