@@ -18,7 +18,12 @@ import pytest
 from benchmarks.__main__ import main
 from ledger_lab.cli.export import export_ledger
 from ledger_lab.cli.programs import COMMANDS
+from ledger_lab.documents import read_toml
+from ledger_lab.files import times_file
+from ledger_lab.ledger.find import find_run
 from ledger_lab.panels.panel import load_panel
+from ledger_lab.reports import summarize_run
+from ledger_lab.reports.answer import answer_lines
 from ledger_lab.studies.declared import load_study
 from ledger_lab.tasks import pretrained
 
@@ -120,13 +125,21 @@ def _require_accepted(line: str, page: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("task", SHIPPED)
-def test_the_readme_shows_the_policies_that_come_with_the_package(task: str) -> None:
+def test_the_readme_shows_the_policies_that_come_with_the_package_and_their_times(task: str) -> None:
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| `{task}` |")]
     picture = f"docs/tasks/{task.removeprefix('LedgerLab-').lower()}"
-    assert f"]({picture}.png)]({picture}.mp4)" in README
+    assert row.endswith(f"| {read_toml(times_file())[task]} | [![]({picture}.png)]({picture}.mp4) |")
 
 
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_the_end_of_a_training_that_a_page_shows_is_that_of_a_recorded_run(page: str) -> None:
+    run = find_run("cafe6942", ROOT / "records" / "cartpole-cpu")
+    lines = [line.plain.split(" --log_root")[0] for line in answer_lines(run, summarize_run(run), 120)]
+    assert "\n".join(lines) in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_every_script_has_a_guide() -> None:
