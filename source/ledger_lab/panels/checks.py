@@ -111,7 +111,7 @@ class Prospects:
         """Return a line for people."""
         return (
             f"the first proof needs {self.needed} of {self.episodes} fresh episodes to prove "
-            f"{100 * self.target:g} %: a policy of true {100 * self.good:g} % passes it with {percent(self.chance, 0)}"
+            f"{100 * self.target:g} %; the chance of a policy of {100 * self.good:g} % is {percent(self.chance, 0)}"
         )
 
     @property

@@ -145,7 +145,7 @@ def _times(summary: RunSummary) -> list[str]:
 def _speed(run: Run, summary: RunSummary) -> list[str]:
     """Return steps per second, and what the training used of its machine."""
     speed = f"{quantity(summary.env_steps_per_s)} steps/s"
-    if summary.evaluate_s is not None:
+    if summary.evaluate_s is not None and summary.env_steps_per_wall_s is not None:
         speed += f", {quantity(summary.env_steps_per_wall_s)} with scoring"
     parts = [speed]
     if summary.host is not None:
