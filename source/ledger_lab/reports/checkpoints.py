@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ledger_lab.ledger import HORIZON, CheckpointSaved, Outcomes, PanelResult
 from ledger_lab.panels import ProvenShare, wilson_interval
@@ -188,48 +188,3 @@ def share_of(outcomes: Outcomes) -> tuple[float, tuple[float, float]]:
     """
     share, seeds = outcomes.successes / outcomes.episodes, len(set(outcomes.seed))
     return share, wilson_interval(share * seeds, seeds)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BestTry:
-    """The best proof of a run without a proof; if it proved no checkpoint, the best check."""
-
-    checkpoint: str
-    """Path below the run's directory."""
-    purpose: Literal["proof", "check"]
-    successes: int
-    episodes: int
-    """Episodes of all panels of the proof, or of the check."""
-    needed: int
-    """Successes of these episodes that would have passed."""
-
-
-def best_try(proofs: Iterable[Proof], checks: Iterable[PanelResult]) -> BestTry | None:
-    """Return the proof with the largest share of successes; without one, the check.
-
-    Args:
-        proofs: Proofs of the run.
-        checks: Checks of the run.
-
-    Returns:
-        The first of the best; ``None`` if no policy was checked.
-    """
-    tries = [*_tries("proof", (each.panels for each in proofs))]
-    tries = tries or [*_tries("check", ((row,) for row in checks))]
-    return max(tries, key=lambda each: each.successes / each.episodes, default=None)
-
-
-def _tries(purpose: Literal["proof", "check"], scores: Iterable[tuple[PanelResult, ...]]) -> Iterator[BestTry]:
-    """Yield scores of one or several panels as tries, unless it is unknown what they needed."""
-    for panels in scores:
-        *before, last = panels
-        if last.needed is None:
-            continue
-        earlier = sum(row.outcomes.successes for row in before)
-        yield BestTry(
-            checkpoint=last.checkpoint,
-            purpose=purpose,
-            successes=earlier + last.outcomes.successes,
-            episodes=sum(row.outcomes.episodes for row in panels),
-            needed=earlier + last.needed,  # what the last panel needed depends on the successes before it
-        )

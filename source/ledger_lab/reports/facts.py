@@ -29,11 +29,9 @@ from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.libraries import LIBRARIES, algorithm_of
 from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase
 from ledger_lab.reports.checkpoints import (
-    BestTry,
     CheckpointSummary,
     Proof,
     ScoredCheckpoint,
-    best_try,
     share_of,
 )
 from ledger_lab.reports.columns import summarize
@@ -352,14 +350,6 @@ class RunFacts:
     def proof(self) -> Proof | None:
         """The proof that passed."""
         return next((row for row in self._proofs.values() if row.proves), None)
-
-    @cached_property
-    def best_try(self) -> BestTry | None:
-        """The best proof, or the best check; ``None`` if a policy is proven, or none was checked."""
-        if self.proof is not None:
-            return None
-        own = [row for _, row in self.judged if row.panel_id == self.declared.panel_id and row.invalid is None]
-        return best_try(self._proofs.values(), [row for row in own if row.purpose == "check"])
 
     @cached_property
     def outcomes(self) -> Outcomes | None:

@@ -11,7 +11,7 @@ from ledger_lab.ledger.comparability import yardstick
 from ledger_lab.ledger.costs import model as costs
 from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.libraries import replays
-from ledger_lab.reports.checkpoints import BestTry, CheckpointSummary, peak_memory_cell
+from ledger_lab.reports.checkpoints import CheckpointSummary, peak_memory_cell
 from ledger_lab.reports.columns import Shown, TableCell, figure, summarize
 from ledger_lab.reports.facts import HealthSummary, RunFacts, seconds_to_target, summarize_health
 from ledger_lab.reports.ranks import NoisePart, RankSummary, summarize_ranks
@@ -68,16 +68,16 @@ def shortfall(run: RunSummary) -> str | None:
     """
     if run.status != Status.COMPLETED or run.target_reached:
         return None
-    best = run.best_try
-    if best is None:
+    proofs = [("proof", c.proof_successes, c.proof_episodes, c.path) for c in run.checkpoints]
+    checks = [("check", c.heldout_successes, c.heldout_episodes, c.path) for c in run.checkpoints]
+    tries = [(won / of, kind, of, path) for kind, won, of, path in (*proofs, *checks) if won is not None and of]
+    if not tries:
         return f"no policy was scored, so {target_share(run.target_success)} is not proven → score while training"
-    share, fresh = best.successes / best.episodes, best.purpose == "proof"
-    had = f"{best.successes} of {best.episodes} {'fresh' if fresh else 'checked'} episodes ({percent(share)})"
-    lacking = f"{best.needed} were needed" if fresh else "none was proven"
+    share, kind, episodes, path = max(tries, key=lambda each: (each[1] == "proof", each[0]))
     more = "train longer (--max_iterations)" if share < run.target_success else "score a larger panel"
     return (
-        f"at best, {best.checkpoint} succeeded in {had}, and {lacking} → {more}, or continue from this checkpoint "
-        "(--checkpoint)"
+        f"the best {kind} is {percent(share)} of {episodes} episodes by {path} → {more}, or continue from this "
+        "checkpoint (--checkpoint)"
     )
 
 
@@ -324,8 +324,6 @@ class RunSummary:
     unfinished: bool = _figure(lambda of: not of.run.has_finished())
     """Whether it may have to be made again: it has no attempt, or was ended from outside before its target was proven
     and its time limit was used up."""
-    best_try: BestTry | None = _figure(lambda of: of.best_try)
-    """Without a proof: the best proof, or else the best check, and the successes that it needed."""
     panel: str = _figure(lambda of: of.declared.panel)
     panel_id: str = _figure(lambda of: of.declared.panel_id)
     began_from: dict[str, Any] | None = _figure(lambda of: of.declared.began_from)

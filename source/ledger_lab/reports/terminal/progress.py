@@ -168,7 +168,8 @@ def judged(result: PanelResult) -> str:
     """Return a held-out score in a few words."""
     if result.invalid is not None:
         return f"{result.purpose} invalid ({result.invalid})"
-    score = f"{result.purpose} {percent(result.outcomes.successes / result.outcomes.episodes)}"
+    panel = f"{result.purpose}{' extension' if result.extension else ''}"
+    score = f"{panel} {percent(result.outcomes.successes / result.outcomes.episodes)}"
     if result.purpose == "check":
         return score
     return f"{score} ({'passed' if result.proves else 'not enough'})"
