@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import gymnasium as gym
 import pytest
 
 from ledger_lab.cli.first_look import first_look
+from ledger_lab.reports.terminal.request import HABITS, flag_names
 from ledger_lab.tasks.registry import STOCK_TASKS, registered_tasks, task_package
 from ledger_lab.training.request import TrainRequest
 from ledger_lab.training.requested import stock_tasks
@@ -19,11 +22,13 @@ REFUSED: list[tuple[str, list[str], str]] = [
     ("train", ["--nonsense"], "unknown argument '--nonsense': see --help_all"),
     ("train", ["--num-envs", "64"], "unknown argument '--num-envs': did you mean --num_envs?"),
     ("train", ["--video"], "unknown argument '--video': scripts/play.py RUN --video films a policy of a run"),
-    ("train", ["--load_run", "aa"], "unknown argument '--load_run': train.py --resume RUN continues a run"),
+    ("train", ["--load_run", "aa"], "unknown argument '--load_run': train.py takes --resume RUN"),
     ("train", ["--no-stop_at_target"], "unknown argument '--no-stop_at_target': did you mean --no_stop_at_target?"),
-    ("train", ["--wandb-project-name", "p"], "log_run.py RUN --to wandb --project NAME writes to a project of its own"),
+    ("train", ["--wandb-project-name", "p"], "log_run.py RUN --to wandb --project NAME"),
     ("train", ["--run_name=a"], "unknown argument '--run_name': each run has an id, and --cohort NAME names a group"),
-    ("evaluate", ["aa", "--load_run", "aa"], "other programs take RUN alone"),
+    ("play", ["--checkpoint", "aa"], "'--checkpoint': name the checkpoint file, or its run, without a flag"),
+    ("train", ["LedgerLab-Ant"], "unknown argument 'LedgerLab-Ant': --task names a task"),
+    ("evaluate", ["aa", "--load_run", "aa"], "other programs RUN alone"),
     ("report", ["--headless"], "unknown argument '--headless': leave it out, because no window opens"),
     ("report", ["--logger", "wandb"], "unknown argument '--logger': scripts/train.py --logger NAME and"),
     ("doctor", ["--log-root", "x"], "unknown argument '--log-root': did you mean --log_root?"),
@@ -98,6 +103,17 @@ def test_task_ids_found_in_isaac_labs_source_equal_its_registered_tasks() -> Non
     registered = {task for task in registered_tasks() if task_package(task) == STOCK_TASKS}
     assert registered <= stock_tasks()
     assert stock_tasks() <= set(gym.registry)
+
+
+def test_each_flag_of_isaac_labs_own_commands_has_an_answer() -> None:
+    """Left out are flags that its commands hand to one another, and one that changes how sensors are saved."""
+    folder = Path(find_spec("isaaclab_rl").submodule_search_locations[0]) / "entrypoints"
+    files = [folder / "common.py", *folder.glob("backends/*_rsl_rl.py"), *folder.glob("backends/*_rl_games.py")]
+    texts = [path.read_text() for path in (*files, *folder.glob("backends/*_skrl.py")) if "export" not in path.name]
+    theirs = {flag.replace("-", "_") for text in texts for flag in re.findall(r"\"--([a-z][\w-]+)\"", text)}
+    theirs -= {"frontend", "ray_proc_id", "run_timestamp", "train_env_cfg"}
+    theirs = {each for each in theirs if not each.startswith("capture_env_sensors")}
+    assert len(theirs) > 20 and theirs <= {*HABITS, *flag_names(TrainRequest)}
 
 
 def test_headless_is_accepted_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:

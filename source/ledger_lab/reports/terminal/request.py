@@ -20,39 +20,30 @@ from ledger_lab.names import as_started
 
 DEFAULT_TASK = "LedgerLab-Cartpole"
 
-_GROUPED = "each run has an id, and --cohort NAME names a group of runs"
-_PROJECT = "scripts/log_run.py RUN --to wandb --project NAME writes to a project of its own"
-_ROOT = "--log_root chooses the root folder"
-_RUN = "train.py --resume RUN continues a run, --checkpoint RUN starts with its policy; other programs take RUN alone"
-_VIDEO = "scripts/play.py RUN --video films a policy of a run"
-
-HABITS = {
-    "disable_fabric": "env.sim.use_fabric=False",
+_ANSWERS = {
+    "checkpoint": "name the checkpoint file, or its run, without a flag",
+    "disable_fabric": "the override env.sim.use_fabric=False",
     "enable_cameras": "leave it out, because the cameras of a task are always on",
-    "experiment_name": f"{_ROOT}, and --cohort NAME names a group of runs",
+    "experiment_name": "--log_root chooses the root folder, and --cohort NAME names a group of runs",
     "export_io_descriptors": "scripts/export_policy.py RUN describes inputs and outputs in contract.json",
-    "gpus": "--nproc N trains in N processes, each on a GPU of its own",
-    "headless": "leave it out, because no window opens without --viz NAME",
-    "learning_rate": "an override such as agent.algorithm.learning_rate=1e-3 sets it",
-    "load_run": _RUN,
-    "log_dir": _ROOT,
-    "log_project_name": _PROJECT,
+    "external_callback": "leave it out: tasks of installed packages are found by their entry point isaaclab.tasks",
+    "gpus num_gpus": "--nproc N trains in N processes, each on a GPU of its own",
+    "headless real_time": "leave it out, because no window opens without --viz NAME",
+    "learning_rate sigma": "an override such as agent.algorithm.learning_rate=1e-3 sets it",
+    "load_run use_last_checkpoint": "train.py takes --resume RUN or --checkpoint RUN, other programs RUN alone",
+    "log_dir": "--log_root chooses the root folder",
+    "log_project_name wandb_project wandb_project_name": "scripts/log_run.py RUN --to wandb --project NAME",
     "logger": "scripts/train.py --logger NAME and scripts/log_run.py RUN --to NAME send a run to a dashboard",
     "ml_framework": "leave it out, because SKRL trains with torch",
-    "run_name": _GROUPED,
+    "resume_optimizer_state": "--resume RUN continues a run with the state of its optimizer",
+    "run_name wandb_name": "each run has an id, and --cohort NAME names a group of runs",
     "steps": "--max_iterations N ends a training after N iterations",
-    "track": "--logger wandb",
-    "use_last_checkpoint": _RUN,
+    "track wandb": "--logger wandb",
     "use_pretrained_checkpoint": "scripts/play.py --task TASK --pretrained plays the policy that comes with a task",
-    "video": _VIDEO,
-    "video_interval": _VIDEO,
-    "video_length": _VIDEO,
-    "wandb": "--logger wandb",
+    "video video_interval video_length": "scripts/play.py RUN --video films a policy of a run",
     "wandb_entity": "set the environment variable WANDB_ENTITY",
-    "wandb_name": _GROUPED,
-    "wandb_project": _PROJECT,
-    "wandb_project_name": _PROJECT,
 }
+HABITS = {name: answer for names, answer in _ANSWERS.items() for name in names.split()}
 """What to do instead of flags that Isaac Lab's own scripts take, or that people try."""
 
 
@@ -409,7 +400,7 @@ def _require_override(argument: str, parser: Parser) -> None:
     if key.startswith("-"):
         raise UserError(unknown_argument(argument, parser))
     if not equals:
-        raise UserError(f"unknown argument {argument!r}: see --help; overrides read env.PATH=VALUE or agent.PATH=VALUE")
+        raise UserError(f"unknown argument {argument!r}: --task names a task, and env.PATH=VALUE is an override")
     if key.partition(".")[0] not in _ROOTS:
         raise UserError(f"override {argument!r} matches nothing: {nearest(key.partition('.')[0], _ROOTS)}")
 
