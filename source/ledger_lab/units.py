@@ -4,27 +4,6 @@ from __future__ import annotations
 
 MISSING = "–"
 
-PHASE_STYLES = {
-    "startup": "grey58",
-    "compile": "grey37",
-    "simulate": "dodger_blue2",
-    "manage": "cyan3",
-    "infer": "green3",
-    "replay_write": "pale_green3",
-    "returns": "chartreuse3",
-    "replay_sample": "sandy_brown",
-    "learn": "dark_orange",
-    "synchronize": "magenta3",
-    "transfer": "purple",
-    "evaluate": "gold1",
-    "log": "tan",
-    "checkpoint": "rosy_brown",
-    "restart": "indian_red",
-    "suspended": "grey50",
-    "unattributed": "red3",
-}
-"""Colour of each phase, in drawing order."""
-
 
 def duration(seconds: float | None) -> str:
     """Return a duration as ``m:ss`` or ``h:mm:ss``."""

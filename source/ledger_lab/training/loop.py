@@ -196,7 +196,7 @@ class TrainingLoop:
         compare_learners(self._group, iterations, self._earlier, self._trainer, writer.clock, writer.append)
         if self._judge is not None:
             self._take_results(self._judge, iterations)
-        self._show(iterations, figures, phase_ns)
+        self._show(iterations, figures)
         if self._judge is not None and self._judge.ends_training:
             return False
         self._attempt.error = self._watch.stopped
@@ -228,7 +228,7 @@ class TrainingLoop:
             if self._plan.world.first:
                 self._watch.on_panel(found.result, found.saved.iteration)
 
-    def _show(self, iterations: int, figures: Mapping[str, float], phase_ns: dict[str, int]) -> None:
+    def _show(self, iterations: int, figures: Mapping[str, float]) -> None:
         """Show the progress."""
         writer, judge = self._writer, self._judge
         parts = [f"{quantity(writer.env_steps)} steps"]
@@ -240,7 +240,7 @@ class TrainingLoop:
         if judge is not None:
             parts += [] if judge.last is None else [judged(judge.last)]
             parts += ["proof running"] if judge.proving else []
-        self._progress.advance(iterations, " · ".join(parts), phase_ns)
+        self._progress.advance(iterations, " · ".join(parts))
 
 
 class EpisodeEndings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -15,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ledger_lab.ledger import PanelResult
-from ledger_lab.units import PHASE_STYLES, duration, percent
+from ledger_lab.units import duration, percent
 
 _LINE_EVERY_S = 10.0
 _BAR_WIDTH = 60
@@ -45,7 +44,6 @@ class Progress:
         self._elapsed_s = elapsed_s
         self._began_s = self._line_s = time.monotonic()
         self._done, self._figures = begun, ""
-        self._phases: Counter[str] = Counter()
         self._live = Live(
             get_renderable=self._draw,
             console=console,
@@ -71,16 +69,14 @@ class Progress:
             self._live.stop()
         self._console.print(self._line(last=True), markup=False, soft_wrap=True)
 
-    def advance(self, done: int, figures: str = "", phase_ns: dict[str, int] | None = None) -> None:
+    def advance(self, done: int, figures: str = "") -> None:
         """Update the display.
 
         Args:
             done: Number of steps done.
             figures: Other figures to show.
-            phase_ns: Time per phase since the last call [ns].
         """
         self._done, self._figures = done, figures
-        self._phases.update(phase_ns or {})
         now_s = time.monotonic()
         if not self._console.is_terminal and now_s - self._line_s >= _LINE_EVERY_S:
             self._line_s = now_s
@@ -98,14 +94,10 @@ class Progress:
         return " · ".join(part for part in parts if part)
 
     def _draw(self) -> Group:
-        """Return the display: a bar of the work, the figures, and a bar of the phases."""
+        """Return the display: a bar of the work, and the figures."""
         bar = Table.grid()  # a bar alone does not end its line
         bar.add_row(ProgressBar(total=self._total, completed=self._done, width=_BAR_WIDTH, pulse=self._total is None))
-        rows: list[Table | Text] = [bar, Text(self._line())]
-        total_ns = sum(self._phases.values())
-        if total_ns:
-            rows += phase_bar(dict(self._phases), _BAR_WIDTH)
-        return Group(*rows)
+        return Group(bar, Text(self._line()))
 
 
 class ReadingProgress:
@@ -145,23 +137,6 @@ class ReadingProgress:
             self._progress = Progress(self._console, self._title, total // self._unit).__enter__()
         if self._progress is not None:
             self._progress.advance(done // self._unit)
-
-
-def phase_bar(phase_ns: dict[str, int], width: int) -> list[Text]:
-    """Return phases as a coloured bar and its legend.
-
-    Args:
-        phase_ns: Time per phase, in any unit.
-        width: Columns of the bar.
-    """
-    total = sum(phase_ns.values())
-    bar, legend = Text(), Text()
-    for phase, style in PHASE_STYLES.items():
-        share = phase_ns.get(phase, 0) / total
-        bar.append("█" * round(share * width), style=style)
-        if share >= 0.005:
-            legend.append("■ ", style=style).append(f"{phase} {share:.0%}  ")
-    return [bar, legend]
 
 
 def judged(result: PanelResult) -> str:
