@@ -269,7 +269,7 @@ class TrainRequest(TaskRequest):
         None, "Name of this machine in the price file (default: local, which has no price).", group=_LEDGER
     )
     usd_per_hour: float | None = flag(
-        None, "Price [USD/h]: that of --instance; without it, of one GPU, or of the whole machine on a CPU."
+        None, "Price of an hour [USD]: of one GPU, or of the whole machine on a CPU; with --instance, of that machine."
     )
     prices: Path | None = flag(
         None, "Your own price file. Its entries replace those of the same name in config/prices.toml."
@@ -288,9 +288,8 @@ class TrainRequest(TaskRequest):
     )
     timing: Timing | None = flag(
         None,
-        "How to time the parts of a training on a GPU (default: events): by events that the GPU notes; synchronized, "
-        "where the clock waits for the GPU at the end of each part, which is slower, for diagnosis; or on the host, "
-        "which measures when the work is launched. On the CPU, all times are those of host.",
+        "How phases are timed on a GPU: events (default) does not wait for it; synchronized waits after each phase, "
+        "which slows the training, for diagnosis; host only times launches. On a CPU, host is the only way.",
     )
 
     def __post_init__(self) -> None:

@@ -128,7 +128,7 @@ class Parser(argparse.ArgumentParser):
             return as_started(super().format_help())
         order = {name: number for number, name in enumerate(self.everyday)}
         shown = [each for each in self._actions if each.dest not in self.rare]
-        shown.sort(key=lambda action: order.get(action.dest, -1))
+        shown.sort(key=lambda action: (bool(action.option_strings), order.get(action.dest, -1)))
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, shown, [])
         formatter.add_text(self.description)
