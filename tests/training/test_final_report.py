@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -73,6 +74,7 @@ def test_a_page_that_cannot_be_written_is_named_and_the_answer_stands(tmp_path: 
         ({"status": Status.STOPPED}, "✗ TARGET NOT REACHED (health event)"),
         ({"status": Status.OUT_OF_MEMORY}, "✗ TARGET NOT REACHED (out of memory)"),
         ({"status": None}, "✗ TARGET NOT REACHED (lost)"),
+        ({"status": None, "pid": os.getpid()}, "… NOT REACHED YET"),
         ({"proof": 9, "status": Status.CRASHED, "price": priced()}, "✓ TARGET REACHED   90.0 % of 10 fresh"),
     ],
     ids=str,

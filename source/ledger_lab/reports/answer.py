@@ -31,7 +31,8 @@ def answer_lines(run: Run, summary: RunSummary, width: int) -> list[Text]:
         width: Columns of the terminal.
     """
     page = run.directory / PAGE
-    style = "bold green" if summary.target_reached else "bold red"
+    is_open = summary.status == Status.RUNNING
+    style = "bold green" if summary.target_reached else "bold cyan" if is_open else "bold red"
     lines = [Text(line, style=style) for line in _broken(_verdict(run, summary), "   ", "  ", width)]
     labelled = {
         "policy": _policy(run, summary),
@@ -96,6 +97,8 @@ def _verdict(run: Run, summary: RunSummary) -> list[str]:
     status, interval = Status(summary.status), summary.heldout_interval
     if summary.target_reached:
         reached = "✓ TARGET REACHED"
+    elif status is Status.RUNNING:
+        reached = "… NOT REACHED YET"
     elif interval is None and status is Status.COMPLETED:
         reached = "✗ NOT SCORED (--no_eval)" if not run.declared.held_out_slots else "✗ NOT SCORED"
     else:
