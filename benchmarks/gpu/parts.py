@@ -11,7 +11,6 @@ from benchmarks.comparison import ROOT
 from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.part import FIGURES, Part, read_figures
 from benchmarks.gpu.readers import read_output, read_speed, read_training, read_without_cuda
-from ledger_lab.tasks.registration import SYMMETRIC_AGENT
 
 ANYMAL = "LedgerLab-Velocity-Flat-AnymalC"
 _CARTPOLE, _ANT = "LedgerLab-Cartpole", "LedgerLab-Ant"
@@ -153,12 +152,11 @@ def _tests(limit_s: float) -> Part:
 
 
 def _trained(task: str, library: str, device: str, *, limit_s: float) -> Part:
-    """Return a training until a policy is proven, with mirrored samples where the recorded trainings have them."""
-    mirrored = library == "rsl_rl" and task == ANYMAL
+    """Return a training until a policy is proven."""
     return Part(
         name=f"train-{_short(task)}-{library}",
-        what=f"{task} trained to its target with {library}" + (", mirrored samples" if mirrored else ""),
-        command=_training(task, library, device, *(("--agent", SYMMETRIC_AGENT) if mirrored else ())),
+        what=f"{task} trained to its target with {library}",
+        command=_training(task, library, device),
         read=read_training,
         limit_s=limit_s,
         least_s=30,
@@ -183,7 +181,7 @@ def _speed(
         name=f"speed-{num_envs}{'-scored' if scored else ''}{suffix}",
         what=f"speed of {task} with {num_envs} environments, {'with' if scored else 'without'} held-out slots"
         + (f", {' '.join(extra)}" if extra else ""),
-        command=_training(task, "rsl_rl", device, *slots, *sizes, *extra),
+        command=_training(task, "rsl_rl", device, "--no_symmetry", *slots, *sizes, *extra),
         read=functools.partial(read_speed, skip=skip),
         limit_s=120,
     )

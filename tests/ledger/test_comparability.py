@@ -30,7 +30,8 @@ from tests.fakes.ledgers import declared, write_run
 BASE = declared(run_id="a")
 OTHERS: dict[str, Any] = {
     "task": "Other", "panel_id": "p1-bb", "target_success": 0.8, "error_budget": 0.01, "verdict_rule": 2,
-    "stop_at_target": False, "timing": "events", "rl_library": "skrl", "agent": "mine", "overrides": ["a.b=1"],
+    "stop_at_target": False, "timing": "events", "rl_library": "skrl", "agent": "mine", "symmetry": True,
+    "overrides": ["a.b=1"],
     "recipe": {"fields": {"epochs": 3}, "num_envs": None, "overrides": []}, "physics": "other", "device": "cuda:0",
     "hardware": {"cpu_cores": 3}, "price": {**BASE.price, "date": "2031-01-01"}, "world_size": 2, "machines": 2,
     "num_envs": 7, "horizon": 7, "epochs": 7, "minibatches": 7, "max_iterations": 7, "request": {"limit_s": 60.0},

@@ -133,7 +133,7 @@ def test_values_are_scaled_like_rewards_unless_they_are_normalized() -> None:
 
 
 def test_other_keys_are_those_of_ppo() -> None:
-    assert algorithm_of("rsl_rl", "rsl_rl_with_symmetry_cfg_entry_point") == "ppo"
+    assert algorithm_of("rsl_rl", "rsl_rl_of_my_own_cfg_entry_point") == "ppo"
     assert algorithm_of("rsl_rl", None) == "ppo"
 
 

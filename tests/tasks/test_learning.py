@@ -26,7 +26,6 @@ SHORT = {
 }
 """Environments and iterations that are enough for the held-out return, which knows no noise, to rise."""
 EPISODES = 128
-MIRRORED = "rsl_rl_with_symmetry_cfg_entry_point"
 
 
 @pytest.mark.slow
@@ -39,11 +38,10 @@ def test_a_short_training_improves_the_return(task: str, tmp_path: Path) -> None
     panel = find_panels()[registered["default_panel"]].read_text()
     (tmp_path / "short.toml").write_text(re.sub(r"(?m)^count = \d+$", f"count = {EPISODES}", panel))
     envs, iterations = SHORT[task]
-    agent = ["--agent", MIRRORED] if MIRRORED in registered else []
     finished = script(
         "train", "--task", task, "--panel", tmp_path / "short.toml", "--num_envs", str(envs), "--seed", "1",
         "--max_iterations", str(iterations), "--eval_every", str(iterations), "--no_stop_at_target", "--target", "0.5",
-        "--device", "cpu", "--log_root", tmp_path / "logs", *agent,
+        "--device", "cpu", "--log_root", tmp_path / "logs",
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
     first, last = (row.outcomes for row in read_ledger(tmp_path / "logs").runs[0].results if row.purpose == "check")

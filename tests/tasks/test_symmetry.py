@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,15 @@ import torch
 from tensordict import TensorDict
 
 from ledger_lab.errors import UserError
+from ledger_lab.ledger import RunDeclared
 from ledger_lab.tasks import symmetry
 from tests.fakes.held_out import thorough
+from tests.fakes.plans import planned
 from tests.fakes.robots import simulated
 
 ENVS = 8
 COMMAND = (0.5, 0.3, 0.2)
-AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
+AGENT = "rsl_rl_cfg_entry_point"
 
 
 def mirrors_of(task: str) -> tuple[symmetry.Mirror, ...]:
@@ -186,12 +189,43 @@ def test_an_observation_without_a_mirror_image_is_refused_in_one_line() -> None:
         )
         base = SimpleNamespace(observation_manager=manager, scene={"robot": SimpleNamespace(joint_names=[])})
         rows = TensorDict({"policy": torch.zeros(2, sum(widths))}, batch_size=[2])
-        with pytest.raises(UserError, match="train without mirrored samples, --agent rsl_rl_cfg_entry_point") as found:
+        with pytest.raises(UserError, match="train without mirrored samples, --no_symmetry") as found:
             velocity.go2(SimpleNamespace(unwrapped=base), obs=rows)  # type: ignore[arg-type]
         return str(found.value)
 
     assert refused(["base_lin_vel", "smell"], [3, 1]).startswith("observation 'smell' has no known mirror image")
     assert refused(["height_scan"], [187]).startswith("observation 'height_scan' has 187 numbers, and its image 54")
+
+
+def test_only_rsl_rl_learns_from_mirrored_samples_unless_the_user_says_no(tmp_path: Path) -> None:
+    from ledger_lab.training.runners.configs import resolve_configs
+    from ledger_lab.training.runners.description import hash_configs
+
+    go2, off, null = "LedgerLab-Velocity-Flat-Go2", "--no_symmetry", "agent.algorithm.symmetry_cfg=null"
+    for task, arguments, learns, added in (
+        (go2, [], True, []),
+        (go2, [off], False, [null]),
+        (go2, ["--rl_library", "skrl"], False, []),
+        (go2, ["--rl_library", "rl_games", off], False, []),
+        ("LedgerLab-Cartpole", [off], False, []),
+    ):
+        plan = planned("--task", task, "--device", "cpu", *arguments, log_root=tmp_path)
+        assert (plan.declared.symmetry, plan.declared.agent) == (learns, None)
+        assert plan.declared.overrides == ["physics=newton_mujoco", *added]
+        if plan.adapter.library == "rsl_rl":
+            assert (plan.agent_cfg.algorithm.symmetry_cfg is not None) is learns
+        env_cfg, agent_cfg = resolve_configs(task, plan.adapter.library, plan.declared.overrides)
+        agent_cfg = plan.adapter.prepare(agent_cfg, "cpu")
+        assert hash_configs(env_cfg, agent_cfg, plan.adapter)["agent"] == plan.declared.config_sha256["agent"]
+
+
+def test_runs_that_declared_an_agent_with_symmetry_are_read_as_runs_of_today(tmp_path: Path) -> None:
+    declared = planned("--task", "LedgerLab-Velocity-Flat-Go2", "--device", "cpu", log_root=tmp_path).declared
+    agent = "rsl_rl_with_symmetry_cfg_entry_point"
+    older = {name: value for name, value in declared.to_data().items() if name != "symmetry"} | {"agent": agent}
+    assert RunDeclared.from_data(older) == declared
+    theirs = RunDeclared.from_data(older | {"task": "Isaac-Velocity-Flat-Anymal-C"})
+    assert (theirs.agent, theirs.symmetry) == (agent, None), "Isaac Lab's tasks still have an agent of this name"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ TRAIN_MISTAKES = [
     (["--checkpoint", "absent"], r"no checkpoint, run directory or run id 'absent'"),
     (
         ["--rl_library", "skrl", "--checkpoint", POLICY],
-        r"f49eac5e was trained by rsl_rl \(ppo\), and skrl \(ppo\) cannot use its networks: use --rl_library rsl_rl",
+        r"was trained by rsl_rl \(ppo\), and skrl \(ppo\) cannot use its networks: use --rl_library rsl_rl",
     ),
     (["--algorithm", "sac", "--checkpoint", POLICY], r"skrl \(sac\) .*: use --rl_library rsl_rl --algorithm ppo"),
     (

@@ -60,6 +60,7 @@ NAMED = (
     Rule("timing", "clocks of the host and of the device divide the time in other phases"),
     Rule("rl_library", "a comparison may be about it"),
     Rule("agent", "a comparison may be about it"),
+    Rule("symmetry", "a comparison may be about it", lambda of: bool(of.symmetry)),
     Rule("recipe", "a comparison may be about it"),
     Rule("overrides", "a comparison may be about them"),
     Rule("physics", "the panel id tells the engine of a run of LedgerLab; other trainers name any"),

@@ -87,6 +87,8 @@ class _Nested(TypedDict):
 
 
 _NESTED = tuple(_Nested.__annotations__)
+_SYMMETRIC_AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
+"""Agent configuration that declared mirrored samples before they were the default of LedgerLab's tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +105,8 @@ class RunDeclared(Row):
     tasks on a CPU, and a scaled learning rate. With the task, they define the configurations."""
     agent: str | None = None
     """Name under which the task registers the agent configuration; ``None`` for the library's default."""
+    symmetry: bool | None = None
+    """Whether the agent also learned from mirrored samples; ``None`` if unknown."""
     recipe: dict[str, Any] | None = None
     """What a recipe file changed: ``fields`` by their names, ``num_envs`` and ``overrides`` of the task. ``None``
     without such a file, and in rows of earlier versions."""
@@ -161,7 +165,7 @@ class RunDeclared(Row):
     LedgerLab's tasks on a CPU; ``None`` if unknown. A resumed run takes its request from here."""
 
     def __post_init__(self) -> None:
-        """Check the nested values.
+        """Check the nested values, and read mirrored samples that were an agent configuration of their own.
 
         Raises:
             ValueError: If a nested value has the wrong type or range.
@@ -170,14 +174,18 @@ class RunDeclared(Row):
             self.panel_fields, self.price, self.git, self.hardware, self.began_from, self.recipe, self.request
         )
         msgspec.convert({name: getattr(self, name) for name in _NESTED}, _Nested)
+        if self.agent == _SYMMETRIC_AGENT and self.symmetry is None and self.task.startswith("LedgerLab-"):
+            object.__setattr__(self, "agent", None)
+            object.__setattr__(self, "symmetry", True)
 
     @property
     def configuration(self) -> str:
         """Hash of seed and configuration, whatever the code and the machine."""
         began_from = None if self.began_from is None else self.began_from.get("sha256")
         values = (
-            self.task, self.rl_library, self.agent, self.overrides, self.recipe, self.seed, self.num_envs,
-            self.world_size, self.horizon, self.epochs, self.minibatches, self.panel_id, self.physics, began_from,
+            self.task, self.rl_library, self.agent, bool(self.symmetry), self.overrides, self.recipe, self.seed,
+            self.num_envs, self.world_size, self.horizon, self.epochs, self.minibatches, self.panel_id, self.physics,
+            began_from,
         )  # fmt: skip
         return sha256(orjson.dumps(values, option=orjson.OPT_SORT_KEYS)).hexdigest()
 

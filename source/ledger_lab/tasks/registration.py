@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from ledger_lab.tasks.recipes import PpoRecipe
 
-SYMMETRIC_AGENT = "rsl_rl_with_symmetry_cfg_entry_point"
-"""Name of the agent configuration of a task that also learns from mirrored samples."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
@@ -21,11 +18,11 @@ class Task:
     panel: str
     """Name of its panel, which is in the folder ``panels`` beside its ``__init__.py``."""
     symmetry: str | None = None
-    """Function that returns the mirror images of samples, as ``module:name``, for another configuration of RSL-RL
-    (``--agent``) that also learns from them; ``None`` if there is none."""
-    reached_on_gpu: tuple[tuple[str, str | None], ...] = ()
-    """Library and agent (``None``: the usual one) of trainings that reached their target on a GPU with the defaults
-    (``records/gpu-h100`` and ``records/gpu-h200``)."""
+    """Function that returns the mirror images of samples, as ``module:name``, from which PPO of RSL-RL also learns;
+    ``None`` if there is none."""
+    reached_on_gpu: tuple[str, ...] = ()
+    """Libraries whose trainings reached their target on a GPU with the defaults (``records/gpu-h100`` and
+    ``records/gpu-h200``)."""
 
 
 TASKS: dict[str, Task] = {}

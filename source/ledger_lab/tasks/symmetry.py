@@ -145,7 +145,7 @@ def with_images(
     manager, names = env.unwrapped.observation_manager, tuple(env.unwrapped.scene["robot"].joint_names)
     if obs is not None:
         for term, shape in zip(manager.active_terms["policy"], manager.group_obs_term_dim["policy"], strict=True):
-            way_out = "train without mirrored samples, --agent rsl_rl_cfg_entry_point"
+            way_out = "train without mirrored samples, --no_symmetry"
             if term not in terms:
                 raise UserError(f"observation {term!r} has no known mirror image: {way_out}")
             if math.prod(shape) != (width := len(terms[term](mirrors[0], names)[0])):

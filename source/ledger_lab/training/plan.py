@@ -24,8 +24,7 @@ from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.panels.replays import least_replays
 from ledger_lab.reports.loggers.sink import require_loggers
-from ledger_lab.tasks.recipes.settings import positive
-from ledger_lab.tasks.registration import SYMMETRIC_AGENT
+from ledger_lab.tasks.recipes.settings import positive, write_setting
 from ledger_lab.tasks.registry import default_panel, num_envs_on_gpu, require_task, require_task_default
 from ledger_lab.training.batch import keep_minibatch_size, plan_batch, plan_threads, scale_learning_rate
 from ledger_lab.training.launch import World, read_world
@@ -226,6 +225,10 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
 
     agent_cfg = adapter.prepare(agent_cfg, device, seed=request.seed, max_iterations=request.max_iterations)
     require_values(agent_cfg, adapter)
+    mirrored = adapter.symmetry(agent_cfg)
+    if mirrored is not None and request.no_symmetry:
+        write_setting(agent_cfg, mirrored, None)
+        overrides.append(f"{mirrored}=null")
     for_gpu = _num_envs_for_gpu(request, device)
     env_cfg.sim.device = device
     env_cfg.scene.num_envs = num_envs = request.num_envs or for_gpu or env_cfg.scene.num_envs
@@ -289,6 +292,7 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
         experiment=experiment,
         overrides=overrides,
         agent=request.agent,
+        symmetry=mirrored is not None and not request.no_symmetry,
         recipe=recipe,
         seed=seed,
         device=device,
@@ -393,11 +397,9 @@ def _num_envs_for_gpu(request: TrainRequest, device: str) -> int | None:
     """Return the task's default number of environments for a GPU; the learning rate is then scaled to the batch.
 
     Returns:
-        ``None`` on a CPU, or if the user chose the number of environments, or an agent configuration other than that of
-        PPO, with or without mirrored samples.
+        ``None`` on a CPU, or if the user chose the number of environments, or another agent configuration.
     """
-    other_agent = request.agent not in (None, SYMMETRIC_AGENT)
-    chosen = other_agent or request.num_envs is not None or "env.scene.num_envs" in _overridden(request)
+    chosen = request.agent is not None or request.num_envs is not None or "env.scene.num_envs" in _overridden(request)
     return None if device == "cpu" or chosen else num_envs_on_gpu(request.task)
 
 

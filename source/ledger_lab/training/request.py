@@ -136,6 +136,12 @@ class TrainRequest(TaskRequest):
         "algorithm.",
         metavar="NAME",
     )
+    no_symmetry: bool = flag(
+        False,
+        "Do not learn from mirrored samples. PPO of RSL-RL learns from them by default, if the task can mirror them; "
+        "other libraries cannot.",
+        group=TASK,
+    )
     checkpoint: str | None = flag(
         None,
         "Start with trained networks: those of a checkpoint file, a run (its proven checkpoint, else its last), or "

@@ -119,9 +119,9 @@ def _defaults_for_gpu(plan: TrainPlan) -> list[Text]:
         return []
     line = "number of environments and learning rate are the defaults for a GPU: to choose others, use --num_envs"
     task = TASKS.get(plan.request.task)
-    if task is not None and (plan.adapter.library, plan.request.agent) in task.reached_on_gpu:
+    if task is not None and plan.adapter.library in task.reached_on_gpu and not plan.request.no_symmetry:
         return [Text(line)]
-    untried = "With these defaults, no training of this task, library and agent has reached its target yet"
+    untried = "With these defaults, no such training of this task has reached its target yet"
     return [Text(f"{line}. {untried}", style="yellow")]
 
 

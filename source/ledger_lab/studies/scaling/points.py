@@ -389,6 +389,8 @@ def _treatment(declared: RunDeclared) -> list[str]:
         found.append("--no_stop_at_target")
     if declared.timing == "synchronized":
         found.append("--timing synchronized")
+    if request.get("no_symmetry"):
+        found.append("--no_symmetry")
     if declared.agent is not None:
         found.append(f"--agent {declared.agent}")
     if declared.began_from is not None:

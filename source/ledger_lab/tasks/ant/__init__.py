@@ -9,6 +9,6 @@ register(
         env_cfg=f"{__name__}.env_cfg:AntEnvCfg",
         recipe=ANT,
         panel="ant_v1",
-        reached_on_gpu=(("rsl_rl", None),),
+        reached_on_gpu=("rsl_rl",),
     ),
 )

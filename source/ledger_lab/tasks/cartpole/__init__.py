@@ -9,6 +9,6 @@ register(
         env_cfg=f"{__name__}.env_cfg:CartpoleEnvCfg",
         recipe=CARTPOLE,
         panel="cartpole_v1",
-        reached_on_gpu=(("rsl_rl", None),),
+        reached_on_gpu=("rsl_rl",),
     ),
 )

@@ -1,6 +1,6 @@
 """Four-legged robots that follow velocity commands on flat and on rough ground."""
 
-from ledger_lab.tasks.registration import SYMMETRIC_AGENT, Task, register
+from ledger_lab.tasks.registration import Task, register
 from ledger_lab.tasks.velocity.recipe import velocity
 
 register(
@@ -9,9 +9,8 @@ register(
         env_cfg=f"{__name__}.env_cfg:flat_anymal_c",
         recipe=velocity("flat_anymal_c"),
         panel="velocity_flat_anymal_c_v1",
-        # Isaac Lab's own images, which do not support our height scan.
-        symmetry="isaaclab_tasks.core.velocity.mdp.symmetry.anymal:compute_symmetric_states",
-        reached_on_gpu=(("rsl_rl", SYMMETRIC_AGENT),),
+        symmetry=f"{__name__}.symmetry:anymal_c",
+        reached_on_gpu=("rsl_rl",),
     ),
 )
 register(

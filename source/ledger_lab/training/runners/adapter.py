@@ -369,6 +369,14 @@ class Adapter(ABC):
         """Tell whether the policy of a configuration has recurrent layers."""
         return False
 
+    def symmetry(self, agent_cfg: Any) -> str | None:  # noqa: ANN401 - the library's own type
+        """Return the setting that lets an agent also learn from mirrored samples; ``None`` if it does not.
+
+        Args:
+            agent_cfg: The library's configuration.
+        """
+        return None
+
     def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
         """Refuse a recurrent policy; its memory would not be kept.
 

@@ -171,6 +171,12 @@ class RslRlAdapter(Adapter):
         """Tell whether the actor is recurrent."""
         return getattr(resolve_class(to_dict(agent_cfg.actor))[0], "is_recurrent", False)
 
+    def symmetry(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> str | None:
+        """Return the group of settings for mirrored samples, if the agent learns from them."""
+        learns = agent_cfg.algorithm.symmetry_cfg
+        used = learns and (learns.use_data_augmentation or learns.use_mirror_loss)
+        return "agent.algorithm.symmetry_cfg" if used else None
+
     def plan(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> BatchPlan:
         """Read the batch arithmetic of the on-policy runner."""
         return BatchPlan(
