@@ -305,6 +305,14 @@ HARMLESS = [
         "s3://bucket/key/model_2999.pt",
         "http://localhost:5000",
     ),
+    *(
+        "curl -u me https://a.example:8080/x",
+        "curl -Lu https://a.example",
+        "curl -b cookies.txt -o out:1",
+        "curly -u a:b",
+    ),
+    *("mysql -u me -p runs", "mysql -P 3306 --protocol=tcp", "torchrun -p 3 docker login", "python -u train.py env:1"),
+    *("agent.actor.use_cls_token=True", "max_tokens=512", "the login failed: password is wrong"),
     *("./isaaclab.sh -p scripts/train.py", "mkdir -p logs", "docker run -p 8080:80 image", "curl -b cookies.txt x"),
     *(
         "torchrun --nproc_per_node 2 train.py",

@@ -16,7 +16,6 @@ from ledger_lab.ledger import (
     declare_cohort,
     read_journal,
     read_ledger,
-    require_cohort_name,
 )
 from ledger_lab.reports.cohort_summary import missing_runs
 from ledger_lab.reports.summary import summarize_run
@@ -29,14 +28,6 @@ def refusal(log_root: Path, name: str, size: int) -> str:
         declare_cohort(log_root, name, size)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def test_a_cohort_is_declared_in_a_journal_of_its_own(tmp_path: Path) -> None:
-    declare_cohort(tmp_path, "sweep-1", 5)
-    path = tmp_path / "cohorts" / "sweep-1" / "journal-declaration.jsonl"
-    assert path == cohort_journal(tmp_path, "sweep-1")
-    assert read_journal(path).rows == (CohortDeclared(cohort="sweep-1", size=5),)
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_the_same_size_may_be_repeated_and_another_is_refused(tmp_path: Path) -> None:
@@ -75,11 +66,6 @@ def test_of_many_simultaneous_declarations_exactly_one_counts(tmp_path: Path) ->
 def test_a_name_that_cannot_be_a_folder_is_refused(tmp_path: Path, name: str) -> None:
     assert "--cohort " in refusal(tmp_path, name, 1)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["a", "lr_3e-4", "v1.2+x", "größe", "0"])
-def test_a_plain_name_is_accepted(name: str) -> None:
-    require_cohort_name(name)
 
 
 @pytest.mark.parametrize("size", [0, -1])

@@ -18,11 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger_lab.ledger import (
-    AttemptEnded,
     Journal,
     LedgerDamageError,
-    PanelResult,
-    PhaseWindow,
     Row,
     read_journal,
     read_ledger,
@@ -199,11 +196,3 @@ def test_a_clock_that_jumps_back_changes_neither_order_nor_durations(
     assert [row.wall_ns for row in attempt.windows] == sorted(row.wall_ns for row in attempt.windows)
     assert attempt.wall_ns == attempt.sums.wall_ns == 9_000_000_000
     assert [row.iteration for row in run.checkpoints] == [1, 2]
-
-
-def test_rows_read_by_kind_equal_the_rows_of_the_whole_journal(tmp_path: Path) -> None:
-    journal = read_journal(write_run(tmp_path, "aa") / "journal-1-0.jsonl")
-    for kind in (PhaseWindow, PanelResult, AttemptEnded):
-        pairs = [pair for pair in zip(journal.rows, journal.times, strict=True) if type(pair[0]) is kind]
-        assert journal.timed(kind) == pairs != []
-    assert journal.one(PhaseWindow) == window(None, 0, {"startup": 2_000_000_000}, 2_000_000_000)

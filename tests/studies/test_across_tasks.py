@@ -40,10 +40,5 @@ def test_runs_are_resampled_within_their_task() -> None:
     assert X.min() < low < 0.5555 < high < X.max()
 
 
-def test_arms_are_resampled_independently() -> None:
-    interval = stratified_interval(probability_of_improvement, [*X], [*X])
-    assert interval is not None and interval[0] < 0.5 < interval[1]
-
-
 def test_an_arm_that_is_better_in_every_run_has_no_interval() -> None:
     assert stratified_interval(probability_of_improvement, [*(X + 2)], [*Y]) is None

@@ -178,11 +178,3 @@ def test_the_log_rank_test_counts_all_splits_of_few_runs() -> None:
 def test_the_log_rank_test_without_a_difference_or_without_a_success() -> None:
     assert log_rank_p_value(times(5.0, 5.0, 5.0), times(5.0, 5.0, 5.0)) == 1.0
     assert log_rank_p_value(times(-5.0, -7.0), times(-6.0)) is None
-
-
-def test_figures_need_runs() -> None:
-    for figure in (median_time_to_target, restricted_mean_time, time_curve):
-        with pytest.raises(ValueError, match="at least one run"):
-            figure([])
-    with pytest.raises(ValueError, match="at least one run"):
-        log_rank_p_value(times(1.0), [])

@@ -40,38 +40,6 @@ def test_the_host_takes_physics_for_evaluation_and_marks_show_the_truth() -> Non
     assert shares(clock) == pytest.approx({"simulate": 0.94, "evaluate": 0.06}, abs=0.001)
 
 
-def test_marks_agree_with_a_clock_that_waits_at_every_boundary() -> None:
-    found = []
-    for waits in (True, False):
-        device = QueuedDevice()
-        clock = PhaseClock(0, clock_ns=device, synchronize=device.synchronize if waits else None)
-        if not waits:
-            clock.follow(device)
-        for _ in range(24):
-            for phase, kernel_ns in ((Phase.SIMULATE, 5 * _MS), (Phase.MANAGE, 2 * _MS), (Phase.INFER, _MS)):
-                with clock.window(phase):
-                    device.launch(kernel_ns, launch_ns=1000)
-        with clock.window(Phase.LEARN):
-            device.launch(40 * _MS)
-        found.append(clock.flush()[0])
-    synchronized, marked = found
-    for phase in ("simulate", "manage", "infer", "learn"):
-        assert marked[phase] == pytest.approx(synchronized[phase], rel=0.001)
-
-
-def test_no_boundary_waits_and_each_flush_waits_once() -> None:
-    device = QueuedDevice()
-    clock = PhaseClock(0, clock_ns=device)
-    clock.follow(device)
-    began = device.waits
-    for _ in range(100):
-        with clock.window(Phase.LEARN):
-            device.launch(_MS)
-    assert device.waits == began
-    clock.flush()
-    assert device.waits == began + 1
-
-
 def test_the_time_of_a_slow_host_counts_where_the_host_was() -> None:
     device = QueuedDevice()
     clock = PhaseClock(0, clock_ns=device)

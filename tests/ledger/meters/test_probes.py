@@ -73,16 +73,6 @@ def test_nested_calls_count_for_their_callers_and_own_times_do_not(program: Prog
     assert sum(sum(each.own_ns) for each in found.values()) == 132, "own times sum to the whole"
 
 
-def test_the_same_callable_under_two_callers_has_two_rows(program: Program) -> None:
-    probes = Probes(clock_ns=program.clock)
-    probes.attach(Part(program, "step", "step"))
-    probes.attach(Part(program, "term", "term"))
-    program.step(5)
-    program.term(7)
-    found = by_path(probes)
-    assert found[("step", "term")].total_ns == [5] and found[("term",)].total_ns == [7]
-
-
 def test_a_generator_is_timed_by_its_consumer(program: Program) -> None:
     probes = Probes(clock_ns=program.clock)
     probes.attach(Part(program, "batches", "batch", yields=True))
@@ -119,22 +109,3 @@ def test_a_call_that_raises_is_closed(program: Program) -> None:
     assert set(by_path(probes)) == {("step",)}
     with pytest.raises(RuntimeError, match="no probe is open"):
         probes.close()
-
-
-def test_a_missing_callable_raises(program: Program) -> None:
-    with pytest.raises(AttributeError, match="gone"):
-        Probes().attach(Part(program, "gone", "gone"))
-
-
-def test_percentiles() -> None:
-    samples = Samples(path=("a",), total_ns=[1000 * n for n in range(1, 12)])
-    assert [samples.percentile_us(p) for p in (10, 50, 90)] == pytest.approx([2.0, 6.0, 10.0])
-    assert Samples(path=("a",), total_ns=[7000]).percentile_us(90) == 7.0
-
-
-def test_both_ends_of_a_call_wait_for_the_device(program: Program) -> None:
-    waits: list[int] = []
-    probes = Probes(lambda: waits.append(program.clock.now_ns), clock_ns=program.clock)
-    with probes.window("work"):
-        program.term(5)
-    assert waits == [0, 5]

@@ -130,28 +130,6 @@ sys.stdin.readline()
     assert total > 6 * 0.25
 
 
-def test_children_without_a_waiting_parent_count_while_they_live() -> None:
-    code = """
-import signal
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-kid = child("burn(0.4); wait()", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-kid.stdout.readline()
-wait()
-kid.communicate(b"\\n")
-burn(0.3)
-wait()
-"""
-    with running(code) as process:
-        tree = ProcessTree(process.pid)
-        until_ready(process)
-        first = tree.usage()
-        go_on(process)
-        until_ready(process)
-        second = tree.usage()
-    assert first is not None and second is not None
-    assert first.cpu_s >= 0.4 and 0.25 <= second.cpu_s < first.cpu_s + 0.5
-
-
 def test_an_orphan_stays_in_the_tree() -> None:
     code = """
 orphan = '''

@@ -9,7 +9,7 @@ from time import process_time
 
 import pytest
 
-from ledger_lab.ledger.meters.phases import LOOP_PHASES, TRAINING_PHASES, Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import Phase, PhaseClock
 from ledger_lab.ledger.meters.process import starved_ns
 from ledger_lab.ledger.meters.suspension import Suspensions
 
@@ -62,26 +62,6 @@ def test_a_suspension_is_its_own_phase_and_the_open_window_keeps_its_work(
         "unattributed": SECOND,
     }
     assert sum(spent.values()) == wall_ns == 37 * SECOND
-
-
-def test_steps_per_second_do_not_count_suspensions() -> None:
-    assert Phase.SUSPENDED not in TRAINING_PHASES | LOOP_PHASES
-
-
-def test_a_short_window_asks_nobody(time: FakeTime) -> None:
-    asked = []
-
-    def suspended_ns(since_ns: int) -> int:
-        asked.append(since_ns)
-        return 0
-
-    clock = PhaseClock(time.now, suspended_ns=suspended_ns, clock_ns=time)
-    with clock.window(Phase.SIMULATE):
-        time.sleep(0.05)
-    assert not asked
-    with clock.window(Phase.SIMULATE):
-        time.sleep(0.5)
-    assert len(asked) == 1
 
 
 def test_no_phase_is_negative_whatever_is_said_of_suspensions(time: FakeTime) -> None:

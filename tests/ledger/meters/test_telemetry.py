@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.ledger import EnergyReading, Journal, Run, SupervisionStarted, Telemetry, read_ledger
-from ledger_lab.ledger.meters import telemetry
 from ledger_lab.ledger.meters.gpu import silent_sample
 from ledger_lab.ledger.meters.telemetry import Sampler
 from ledger_lab.ledger.sums import TelemetrySums
@@ -115,35 +113,6 @@ def test_each_sample_covers_the_time_since_the_previous_sample() -> None:
     assert first.host.busiest_thread == pytest.approx(first.host.cpu_s / 2, abs=0.05)
     assert second.host.busiest_thread == pytest.approx(second.host.cpu_s) and 0.35 <= second.host.cpu_s < 0.6
     assert third == Telemetry(wall_ns=4 * SECOND, host=None, devices=[])
-
-
-def test_a_thread_share_is_at_most_1_and_none_without_time() -> None:
-    clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, clock_ns=clock)
-    first = sampler.sample().host
-    assert first is not None and first.busiest_thread is None and first.cpu_s > 0
-    clock.now_ns += 1
-    begun_s = time.thread_time()
-    while time.thread_time() < begun_s + 0.1:
-        pass
-    second = sampler.sample().host
-    assert second is not None and second.cpu_s > 0 and second.busiest_thread == 1.0
-
-
-def test_a_sampler_without_file_descriptors_skips_the_host_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(path: str) -> str:
-        raise OSError(24, "Too many open files")
-
-    clock = Clock()
-    sampler = Sampler(os.getpid(), clock.now_ns, TracedDevices(TRACE).sample, clock_ns=clock)
-    clock.now_ns += SECOND
-    with monkeypatch.context() as patch:
-        patch.setattr(telemetry, "_text", fails)
-        row = sampler.sample()
-    assert row.host is None and len(row.devices) == 2
-    clock.now_ns += SECOND
-    later = sampler.sample().host
-    assert later is not None and later.cpu_s > 0
 
 
 def test_the_energy_counts_from_the_start_if_the_counter_was_read_then(tmp_path: Path) -> None:

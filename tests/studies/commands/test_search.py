@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 
 from ledger_lab.clusters.programs import AskedInVainError
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_lock
 from ledger_lab.ledger import Status, read_ledger
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.reports.terminal.exit_status import EXIT_REQUEUE
@@ -28,17 +25,8 @@ from ledger_lab.studies.search.declaration import load_search
 from ledger_lab.studies.search.trials import STOCK, cohort_of
 from ledger_lab.studies.trainings import Trainings
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
-from tests.conftest import ROOT
 from tests.fakes.ledgers import write_run
 from tests.fakes.searches import Trainer, replace_trainings, search_file, searched, told, train
-from tests.fakes.waiting import wait_until
-
-PROGRAM = """
-import sys
-sys.argv = {argv!r}
-from ledger_lab.studies.commands.search import run_search
-run_search({asked!r})
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -224,38 +212,6 @@ def test_two_programs_do_not_decide_about_one_search(tmp_path: Path, trainings: 
     assert not trainings
 
 
-def test_a_training_that_outlives_its_search_is_not_started_again(tmp_path: Path) -> None:
-    path, log_root, started = search_file(tmp_path, budget_h=0.04), tmp_path / "logs", tmp_path / "started"
-    (tmp_path / "train.py").write_text(
-        "import signal, sys\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # it takes a while to end
-        f"open({str(started)!r}, 'w').close()\nsys.stdin.read()\nsys.path.insert(0, {str(ROOT)!r})\n"
-        "from tests.fakes.searches import train\ntrain(['python', *sys.argv])\n"
-    )
-    searching = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(argv=sys.argv, asked=[str(path), "--log_root", str(log_root)])],
-        stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    wait_until(started.exists, "the training has started", 60.0, 0.05)
-    searching.kill()
-    searching.wait()
-    assert not read_ledger(log_root).runs, "the training has not declared its run"
-    with pytest.raises(UserError, match="a training that it started has not ended"):
-        searched(path, log_root)
-    assert searching.stdin is not None
-    searching.stdin.close()
-    wait_until(lambda: bool(read_ledger(log_root).runs), "the training has ended", 60.0, 0.05)
-    wait_until(lambda: not is_locked(log_root), "it has let go of the lock", 60.0, 0.05)
-    stock_trained(tmp_path)
-    assert sorted(seed for _, seed, _ in decided(log_root)) == [1, 2]
-
-
-def is_locked(log_root: Path) -> bool:
-    (lock,) = log_root.glob("studies/*.lock")
-    with file_lock(lock) as (_, is_free):
-        return not is_free
-
-
 def test_no_training_may_hang_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = []
 
@@ -276,15 +232,6 @@ def test_a_proven_run_counts_when_its_processes_have_ended(tmp_path: Path) -> No
     write_run(log_root, "two", cohort=cohort, seed=2, proof=10, status=Status.CRASHED)
     first, second = told(path, log_root)["trials"][0]["runs"]
     assert (first["outcome"], second["outcome"]) == ("running", "reached")
-
-
-def test_a_changed_file_is_another_search(tmp_path: Path) -> None:
-    log_root = tmp_path / "logs"
-    searched(search_file(tmp_path, budget_h=0.1), log_root)
-    count = len(decided(log_root))
-    searched(search_file(tmp_path, budget_h=0.11), log_root)
-    assert len(decided(log_root)) > count
-    assert len({(cohort or "").rpartition("-t")[0] for cohort, _, _ in decided(log_root)}) == 2
 
 
 def test_tables_show_the_search(

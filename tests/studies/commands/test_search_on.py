@@ -85,5 +85,3 @@ def test_trainings_that_run_are_neither_started_again_nor_lost(
     assert "race: 2 trainings of 1 trial," in capfd.readouterr().out
     assert run_search([*asked, "--cancel"]) == 0
     wait_until(lambda: not any(ENGINE.queued(each) for each in submissions), "the trainings end", 60)
-    trainer(tmp_path)
-    assert run_search(asked) == 0, "what was cancelled is submitted again"

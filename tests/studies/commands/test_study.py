@@ -185,13 +185,6 @@ def test_a_refused_training_ends_the_study(scripts: Path, tmp_path: Path) -> Non
     assert made(tmp_path) == []
 
 
-def test_a_dry_run_trains_nothing(scripts: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    log_root = tmp_path / "logs"
-    assert run_study([study(tmp_path, "good"), "--log_root", str(log_root), "--dry_run", "--", "--x", "a b"]) == 0
-    assert "--arm good --x 'a b' --seed 2 --cohort s-good --cohort_size 2" in capfd.readouterr().out
-    assert not log_root.exists()
-
-
 @pytest.mark.parametrize(
     ("signum", "exit_status"),
     [(signal.SIGTERM, 75), (signal.SIGINT, 130)],

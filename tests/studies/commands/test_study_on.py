@@ -194,13 +194,6 @@ def test_a_wrong_request_is_refused_and_nothing_is_submitted(
     assert not (tmp_path / "ledger").exists()
 
 
-def test_flags_of_clusters_need_a_cluster(asked: Callable[[int], list[str]]) -> None:
-    study = asked(4)[0]
-    for flags in (["--status"], ["--cancel"], ["--at_once", "2"], ["--nodes", "2"]):
-        with pytest.raises(UserError, match=f"{flags[0]} needs --on CLUSTER"):
-            run_study([study, *flags])
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -322,25 +315,6 @@ def test_the_trainings_of_each_machine_go_to_its_cluster_and_are_reported_togeth
     assert "4 of 4 trainings are in" in said
     assert "cohort s-first-1x1x4: runs 2" in said and "cohort s-second-1x1x4: runs 2" in said
     assert "Runs that have only one size" in said, "it shows how the sizes scale"
-
-
-def test_the_trainings_on_all_machines_are_shown_and_cancelled(
-    on_two: Callable[[int], list[str]], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    log_root = tmp_path / "ledger"
-    assert run_study(on_two(600)) == 0
-    submissions = read_submissions(log_root, "s")
-    try:
-        capfd.readouterr()
-        assert run_study([*on_two(600), "--status"]) == 0
-        said = capfd.readouterr().out
-        assert all(f"s-{level}-1x1x600 seed 2: waiting, job" in said for level in ("first", "second"))
-        assert run_study([*on_two(600), "--cancel"]) == 0
-        assert "cancelled 4 trainings" in capfd.readouterr().out
-        wait_until(lambda: ended(log_root), "all trainings have ended", 120)
-    finally:
-        for submission in submissions:
-            ENGINE.cancel(submission)
 
 
 @pytest.mark.parametrize(

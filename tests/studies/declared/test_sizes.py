@@ -27,11 +27,6 @@ def test_strong_sizes_have_the_same_number_of_environments_in_total(tmp_path: Pa
     assert study.arms[2].arguments == ("--task", "T", "--nproc", "2", "--num_envs", "128")
 
 
-def test_weak_sizes_have_the_same_number_of_environments_in_each_process(tmp_path: Path) -> None:
-    study = load_study(written(tmp_path, STRONG.replace("strong", "weak")))
-    assert [arm.cohort for arm in study.arms] == ["s-1x1x512", "s-2x1x512", "s-2x2x512"]
-
-
 def test_each_rule_for_the_batch_is_an_arm_of_each_size(tmp_path: Path) -> None:
     rules = 'batch = ["count", "count_sqrt", "count_linear", "size"]'
     study = load_study(written(tmp_path, f"{STRONG}\n{rules}"))
@@ -53,15 +48,6 @@ def test_sizes_are_combined_with_the_other_factors(tmp_path: Path) -> None:
     cart, ant = study.arms_by_task()
     assert [arm.cohort for arm in cart] == ["s-cart-1x1x512", "s-cart-2x1x256", "s-cart-2x2x128"]
     assert [arm.setting for arm in cart] == [arm.setting for arm in ant]
-
-
-@pytest.mark.parametrize("name", ["strong_scaling", "weak_scaling"])
-def test_the_studies_of_the_project_have_one_and_two_processes(name: str) -> None:
-    study = load_study(name)
-    found = [arm.levels[-1] for arm in study.arms]
-    weak = ["1x1x256", "2x1x256", "1x1x256-size", "2x1x256-size"]
-    assert found == (["1x1x256", "2x1x128"] if name == "strong_scaling" else weak)
-    assert len(study.seeds) == 5, "arms with fewer seeds can't be compared"
 
 
 @pytest.mark.parametrize(

@@ -34,17 +34,6 @@ def test_every_combination_of_levels_is_an_arm(tmp_path: Path) -> None:
     assert study.arms[3].arguments == ("--task", "T", "--rl_library", "skrl", "--num_envs", "16")
 
 
-def test_arms_with_one_task_belong_together(tmp_path: Path) -> None:
-    study = load_study(written(tmp_path, TWO_FACTORS))
-    assert [len(arms) for arms in study.arms_by_task()] == [4]
-    tasks = '[factors.task]\ncart = ["--task", "C"]\nant = ["--task=A"]\n'
-    study = load_study(written(tmp_path, TWO_FACTORS.replace('arguments = ["--task", "T"]', "") + tasks))
-    cart, ant = study.arms_by_task()
-    assert {arm.task for arm in cart} == {("cart",)} and {arm.task for arm in ant} == {("ant",)}
-    assert [arm.setting for arm in cart] == [arm.setting for arm in ant]
-    assert cart[1].setting == ("a", "large")
-
-
 def test_each_arm_has_its_turn_early_and_late(tmp_path: Path) -> None:
     trainings = load_study(written(tmp_path, TWO_FACTORS)).trainings()
     assert [training.seed for training in trainings] == [3] * 4 + [4] * 4
@@ -61,12 +50,6 @@ def test_a_tilde_in_arguments_becomes_the_home_folder(tmp_path: Path, monkeypatc
     study = 'version = 1\nseeds = [1]\narguments = ["--panel", "~/own.toml", "--prices=~/p.toml", "env.name=a~b"]\n'
     (arm,) = load_study(written(tmp_path, study)).arms
     assert arm.arguments == ("--panel", "/home/ada/own.toml", "--prices=/home/ada/p.toml", "env.name=a~b")
-
-
-def test_the_study_of_the_libraries_trains_each_with_the_same_seeds() -> None:
-    study = load_study("libraries")
-    assert {arm.arguments[-1] for arm in study.arms} == {"rsl_rl", "rl_games", "skrl"}
-    assert len(study.trainings()) == 15
 
 
 @pytest.mark.parametrize(
@@ -104,10 +87,3 @@ def test_an_unknown_study_names_the_existing_ones() -> None:
 def test_a_budget_is_a_number_above_zero(key: str, value: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"at `\$\.{key}`"):
         load_study(written(tmp_path, f"{key} = {value}\n{TWO_FACTORS}"))
-
-
-def test_a_study_has_the_budgets_of_its_file(tmp_path: Path) -> None:
-    study = load_study(written(tmp_path, f"budget_usd = 50\nbudget_h = 1.5\n{TWO_FACTORS}"))
-    assert (study.budget_usd, study.budget_h) == (50.0, 1.5)
-    free = load_study(written(tmp_path, TWO_FACTORS))
-    assert (free.budget_usd, free.budget_h) == (None, None)

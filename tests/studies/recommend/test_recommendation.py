@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from scipy.stats import binom
 
@@ -133,28 +132,11 @@ def test_the_figures_of_the_best_of_several_have_intervals_that_hold_for_all() -
             assert wide.interval[0] < own_figure.interval[0] and own_figure.interval[1] < wide.interval[1]
 
 
-def test_further_runs_of_a_training_are_paid() -> None:
-    own = priced(5)
-    (alone,), (found,) = measured_options(own), measured_options([replace(own[0], repeated_usd=0.1), *own[1:]])
-    assert alone.cost is not None and found.cost is not None
-    assert found.cost.value == pytest.approx(alone.cost.value + 0.1 / 5)
-
-
 def test_costs_that_mix_prices_or_longer_trainings_say_so() -> None:
     (found,) = measured_options(priced(3, usd_per_hour=3.6) + priced(2, usd_per_hour=1.0))
     assert "its cost mixes 2 prices, $1 and $3.6 per hour: name runs of one price" in found.notes
     (found,) = measured_options(priced(4) + priced(1, status="completed"))
     assert "its cost includes what 1 of its runs trained on after the target" in found.notes
-
-
-def test_the_interval_of_a_median_holds_for_times_of_two_kinds() -> None:
-    generator, held = np.random.default_rng(1), 0
-    made = {steps: scaled(steps=steps) for steps in (*range(1000, 1100), *range(100_000, 100_200))}
-    for _ in range(20):
-        steps = np.where(generator.random(20) < 0.45, 100_000, 1000) + generator.integers(100, size=20)
-        low, high = time_to_target([made[int(each)] for each in steps]).interval
-        held += low <= made[1090].identity.time_s <= high
-    assert held >= 18
 
 
 @pytest.mark.parametrize(

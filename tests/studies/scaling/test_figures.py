@@ -22,7 +22,7 @@ from ledger_lab.studies.scaling.drawing import Drawing, save_drawings
 from ledger_lab.studies.scaling.figures import draw_ledger, draw_studies, scaling_part
 from ledger_lab.studies.scaling.points import ScaledRun, find_studies
 from tests.fakes.ledgers import write_run
-from tests.fakes.scaled import HORIZON, write_scaled
+from tests.fakes.scaled import write_scaled
 from tests.fakes.scaling_studies import noisy_run, weak_and_strong
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,31 +54,9 @@ def texts(picture: ElementTree.Element) -> str:
     return "\n".join("".join(each.itertext()) for each in picture.iter(f"{SVG}text"))
 
 
-def test_each_study_has_its_figures_and_all_have_other_names(drawings: dict[str, Drawing]) -> None:
-    of_studies = [f"ledgerlab-ant-rsl-rl-{kind}" for kind in ("strong", "weak")]
-    assert sorted(drawings) == sorted([*of_studies, "ledgerlab-ant-cost-against-time"])
-
-
 def test_all_sizes_together_hold_each_run_once(runs: list[ScaledRun], pictures: dict[str, ElementTree.Element]) -> None:
     expected = {f"{'run' if run.reached else 'missed'}-{run.run_id}": 1 for run in runs}
     assert marks(pictures["ledgerlab-ant-cost-against-time"]) == expected
-
-
-def test_the_ideal_the_laws_their_bands_and_the_front_are_drawn(pictures: dict[str, ElementTree.Element]) -> None:
-    def ids(name: str) -> set[str]:
-        return {each.get("id", "") for each in pictures[f"ledgerlab-ant-{name}"].iter()}
-
-    for kind in ("strong", "weak"):
-        assert {"law", "band", "ideal-rate", "ideal-time"} <= ids(f"rsl-rl-{kind}")
-    assert "front" in ids("cost-against-time")
-
-
-def test_a_study_holds_each_of_its_runs_once_in_each_panel(
-    runs: list[ScaledRun], pictures: dict[str, ElementTree.Element]
-) -> None:
-    weak = [run for run in runs if run.summary.num_envs == 1024]
-    in_each = {f"{'run' if run.reached else 'missed'}-{run.run_id}": 2 for run in weak}
-    assert marks(pictures["ledgerlab-ant-rsl-rl-weak"]) == in_each
 
 
 def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.Element]) -> None:
@@ -92,15 +70,6 @@ def test_a_run_that_missed_the_target_is_hollow(pictures: dict[str, ElementTree.
     assert "fill: #ffffff" in looks["missed"]
     assert "fill: #0072b2" in looks["run"]
     assert "target not reached: larger than shown" in texts(picture)
-
-
-def test_axes_and_legends_say_units_laws_and_intervals(pictures: dict[str, ElementTree.Element]) -> None:
-    rate = texts(pictures["ledgerlab-ant-rsl-rl-strong"])
-    assert "environment steps per second of all processes [1/s]" in rate
-    assert "Amdahl's law" in rate
-    assert re.search(r"contention 0\.\d+ \[0\.\d+, 0\.\d+\]", rate)
-    assert "wall-clock time to the target [s]" in texts(pictures["ledgerlab-ant-rsl-rl-weak"])
-    assert "cost to the target [USD]" in texts(pictures["ledgerlab-ant-cost-against-time"])
 
 
 def test_the_same_figure_gives_the_same_files_without_a_date(drawings: dict[str, Drawing], tmp_path: Path) -> None:
@@ -151,14 +120,6 @@ def test_runs_without_price_are_counted_and_the_others_of_their_size_drawn() -> 
     assert "1 × 8" in texts(picture)
 
 
-def test_a_law_that_does_not_fit_is_named_and_not_drawn() -> None:
-    rates = {1: 1e4, 2: 1e4, 4: 9e4}
-    runs = [noisy_run(n, 8, s, env_steps_per_s=rates[n] * (1 + s / 1e4)) for n in rates for s in (1, 2)]
-    drawing = next(drawing for drawing in draw_studies(find_studies(runs)) if "weak" in drawing.title)
-    assert any("not drawn: Gustafson's law does not fit the runs" in note for note in drawing.notes)
-    assert "Gustafson" not in drawing.description
-
-
 def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
     drawings: dict[str, Drawing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,18 +135,6 @@ def test_what_cannot_be_written_or_drawn_is_told_in_one_line(
     with pytest.raises(UserError, match=re.escape("pip install 'ledger_lab[figures]'")):
         save_drawings(tmp_path / "new", [drawing])
     assert not (tmp_path / "new").exists()
-
-
-def test_cautions_stand_below_the_figures_that_they_concern() -> None:
-    runs = [noisy_run(n, 64, s) for n in (1, 2) for s in (1, 2)]
-    runs[0] = noisy_run(1, 64, 1, usd_per_hour=1.0, env_steps=HORIZON * 64)
-    notes = {drawing.name: drawing.notes for drawing in draw_studies(find_studies(runs))}
-
-    def tell(name: str, *words: str) -> bool:
-        return all(any(word in note for note in notes[f"ledgerlab-ant-{name}"]) for word in words)
-
-    assert tell("cost-against-time", "prices differ")
-    assert tell("rsl-rl-weak", "prices differ", "1 × 64: 1 of 2 runs trained fewer than 10")
 
 
 def test_the_program_writes_and_lists_the_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

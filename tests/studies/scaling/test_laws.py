@@ -28,13 +28,6 @@ def runs(
     return each, rates
 
 
-@pytest.mark.parametrize("law", [*Law])
-def test_contention_is_found(law: Law) -> None:
-    fit = RateFit(law, *runs(law, [1, 2, 4, 8, 16, 32], 0.1, 1e-6))
-    assert fit.contention.value == pytest.approx(0.1, abs=1e-4)
-    assert fit.single_rate is not None and fit.single_rate.value == pytest.approx(500.0, rel=1e-4)
-
-
 def test_the_interval_holds_the_truth_and_narrows_with_the_spread() -> None:
     widths = []
     for spread in (0.1, 0.01):
@@ -69,19 +62,6 @@ def test_a_law_that_does_not_fit_predicts_nothing() -> None:
         wrong.at(8)
 
 
-@pytest.mark.parametrize(
-    ("law", "sizes", "rates", "said"),
-    [
-        (Law.AMDAHL, [1, 2, 2], [1.0, 2.0, 2.0], "Amdahl.s law needs 3 sizes, and there are 2"),
-        (Law.GUSTAFSON, [1, 2], [1.0] * 2, "Gustafson.s law needs 3 sizes"),
-        (Law.AMDAHL, [], [], "Amdahl.s law needs 3 sizes, and there are 0"),
-    ],
-)
-def test_too_few_sizes_are_refused(law: Law, sizes: list[int], rates: list[float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        RateFit(law, sizes, rates)
-
-
 BATCHES = (1000, 2000, 4000, 8000)
 
 
@@ -114,10 +94,6 @@ def test_runs_that_missed_the_target_count_as_censored() -> None:
 def test_the_critical_batch_is_unbounded_if_samples_do_not_grow() -> None:
     low, high = BatchFit(trained(1e9)).critical_batch.interval or (0, 0)
     assert low > 8000 and high == math.inf
-
-
-def test_without_repetitions_there_is_no_interval() -> None:
-    assert BatchFit(trained(4000.0, seeds=1)).critical_batch.interval is None
 
 
 def test_what_the_runs_cannot_tell_is_refused() -> None:

@@ -25,13 +25,6 @@ def log_likelihood(parameters: Floats, measured: Floats, limits: Floats) -> floa
     return float(np.where(measured < limits, -0.5 * z**2 - np.log(spread), log_ndtr(-z)).sum())
 
 
-def test_exact_measurements_give_their_coefficients() -> None:
-    for coefficients in ((3.0, 0.5), (3.0, 0.0), (0.0, 0.5)):
-        fit = fit_positive(TERMS, noisy(coefficients, 0.0), None, draws=10, generator=np.random.default_rng(0))
-        assert fit.coefficients == pytest.approx(coefficients, rel=1e-5, abs=1e-5)
-        assert fit.spread < 1e-5
-
-
 @pytest.mark.parametrize("limit", [np.inf, 6.0, 3.6])
 def test_the_fit_has_the_largest_likelihood(limit: float) -> None:
     measured, limits = noisy((2.0, 0.5), 0.3), np.full(len(SIZES), limit)
@@ -78,12 +71,3 @@ def test_too_few_measurements_are_refused() -> None:
     limits = np.full(len(SIZES), 2.9)
     with pytest.raises(ValueError, match="2 measurements for 2 coefficients"):
         fit_positive(TERMS, np.r_[2.0, 2.0, [3.0] * 10], limits, draws=10, generator=np.random.default_rng(0))
-
-
-def test_many_draws_are_fitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def draws() -> Floats:
-        return fit_positive(TERMS, noisy((2.0, 0.5), 0.1), None, draws=50, generator=np.random.default_rng(0)).draws
-
-    whole = draws()
-    monkeypatch.setattr("ledger_lab.studies.scaling.positive_fit._AT_ONCE", 100)
-    assert draws() == pytest.approx(whole)

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.studies.search.declaration import Population, SearchDeclaration, load_search
-from ledger_lab.studies.search.space import Parameter
-from ledger_lab.studies.search.trials import seeds_of
+from ledger_lab.studies.search.declaration import SearchDeclaration, load_search
 
 SEARCH = """
 version = 1
@@ -41,17 +39,6 @@ def loaded(folder: Path, content: str) -> SearchDeclaration:
     path = folder / "ant.toml"
     path.write_text(content)
     return load_search(str(path))
-
-
-def test_a_search_file_is_read(tmp_path: Path) -> None:
-    search = loaded(tmp_path, SEARCH)
-    file = search
-    assert (search.name, file.task, file.objective, file.strategy) == ("ant", "LedgerLab-Ant", "time", "tpe")
-    assert (search.budget, search.unit, file.budget_usd) == (3.0, "h", None)
-    rate, _, kl, dims = search.parameters
-    assert rate == Parameter(name="learning_rate", type="float", low=1e-4, high=1e-2, log=True)
-    assert kl.is_active({"schedule": "adaptive"}) and not kl.is_active({"schedule": "fixed"})
-    assert dims.choices == ((64, 64), (128, 64))
 
 
 def test_the_digest_tells_searches_apart_and_not_files(tmp_path: Path) -> None:
@@ -120,14 +107,6 @@ log = true
 type = "choice"
 choices = [2, 4]
 """
-
-
-def test_a_population_is_read(tmp_path: Path) -> None:
-    search = loaded(tmp_path, POPULATION)
-    assert search.population == Population(iterations=50, replaced=0.25, factors=(0.8, 1.25))
-    assert (search.members, seeds_of(search, 5), seeds_of(search, 0)) == (3, (2,), ())
-    other = loaded(tmp_path, POPULATION.replace("iterations = 50", "iterations = 51"))
-    assert other.digest != search.digest
 
 
 @pytest.mark.parametrize(

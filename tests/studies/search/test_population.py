@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from benchmarks.search_races import LANDSCAPES, declared, play, with_run
-from ledger_lab.errors import UserError
 from ledger_lab.studies.search.declaration import SearchDeclaration
 from ledger_lab.studies.search.population import decide_population, lineage, ranked_members, reached
 from ledger_lab.studies.search.situation import End, Situation, Start, Wait
@@ -60,15 +59,6 @@ def parents_of(starts: list[Start]) -> list[int]:
     return [member_of(DECLARATION, start.begins_with) for start in starts if start.begins_with is not None]
 
 
-def test_the_first_generation_begins_with_random_networks_and_values() -> None:
-    starts = next_generation(nothing())
-    assert [start.trial for start in starts] == [*range(1, MEMBERS + 1)]
-    assert [start.seed for start in starts] == list(DECLARATION.search_seeds)
-    assert not parents_of(starts) and len({str(start.values) for start in starts}) == MEMBERS
-    assert starts[0].cap_s == pytest.approx(3600 / MEMBERS)
-    assert [start.values for start in starts] == [start.values for start in next_generation(nothing())]
-
-
 def test_the_worst_members_are_replaced_by_changed_copies_of_the_best() -> None:
     first = trained(by_success)
     starts = next_generation(first)
@@ -88,15 +78,6 @@ def test_a_generation_begins_when_the_one_before_has_ended() -> None:
     assert isinstance(waiting, Wait) and "generation 1 has not ended" in waiting.reason
 
 
-def test_a_stored_stage_that_was_not_started_is_started() -> None:
-    known = nothing()
-    start = decide_population(known)
-    assert isinstance(start, Start)
-    (stored,) = known.store.stored()
-    again = replace(known, trials=[*known.trials, Trial(number=1, values=stored.values)])
-    assert decide_population(again) == start and len(known.store.stored()) == 1
-
-
 @pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.HUNG, Outcome.CAPPED])
 def test_members_without_a_policy_are_replaced_however_many_they_are(outcome: Outcome) -> None:
     first = trained(lambda member: by_success(member) if member in (1, 5) else run(member, outcome=outcome))
@@ -112,10 +93,6 @@ def test_a_policy_that_no_run_can_begin_with_is_not_copied() -> None:
 def test_without_any_policy_the_population_ends() -> None:
     end = decide_population(trained(lambda member: run(member, outcome=Outcome.CRASHED)))
     assert isinstance(end, End) and "no member of generation 1 trained its stage to the end" in end.reason
-
-
-def test_equal_members_are_not_replaced() -> None:
-    assert parents_of(next_generation(trained(lambda member: run(member, 0.5)))) == [*range(1, MEMBERS + 1)]
 
 
 def test_returns_only_count_while_nobody_succeeds() -> None:
@@ -153,15 +130,6 @@ def test_the_budget_buys_whole_generations() -> None:
     assert isinstance(decide_population(with_budget(bought + 0.001)), Start)
     end = decide_population(with_budget(bought - 0.001))
     assert isinstance(end, End) and "does not buy another generation" in end.reason
-
-
-def test_a_refused_draw_is_followed_by_another() -> None:
-    first = decide_population(nothing())
-    assert isinstance(first, Start)
-    second = decide_population(replace(nothing(), refuses=lambda values: "no" if values == first.values else None))
-    assert isinstance(second, Start) and second.values != first.values
-    with pytest.raises(UserError, match=r"none of 200 proposals can be trained with \(no\)"):
-        decide_population(replace(nothing(), refuses=lambda _: "no"))
 
 
 def test_a_population_stays_in_its_budget_and_its_best_member_has_a_lineage() -> None:

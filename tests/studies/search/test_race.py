@@ -76,10 +76,6 @@ def test_a_trial_may_take_what_leaves_it_ahead_of_the_best_one(
     assert started([stock(100, 110, 120), other(*runs)]) == expected
 
 
-def test_no_seed_may_take_twice_the_slowest_of_the_best_trial() -> None:
-    assert started([stock(100, 100, 100), other(run(1, 1), run(2, 1))]) == (1, 3, 200)
-
-
 @pytest.mark.parametrize("outcome", [Outcome.CAPPED, Outcome.CRASHED, Outcome.HUNG, Outcome.MISSED])
 def test_a_trial_without_its_target_is_out(outcome: Outcome) -> None:
     assert started([stock(100, 110, 120), other(run(1, 3, outcome, cap_s=100.0))])[0] == 2
