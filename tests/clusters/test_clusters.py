@@ -22,14 +22,6 @@ def test_the_examples_load(name: str) -> None:
     assert (engine.name, site.name) == (name, name)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_a_training_can_get_another_number_of_gpus(name: str) -> None:
-    _, site = load_site(name)
-    given = site.with_gpus(4)
-    assert given.gpus_per_node == (4 if site.gpus_per_node else 0)
-    assert (given.name, given.log_root) == (site.name, site.log_root)
-
-
 def test_each_engine_has_an_example_and_implements_the_interface() -> None:
     for name in ENGINES:
         assert (ROOT / "config" / "clusters" / f"{name}.toml").is_file()
@@ -113,16 +105,6 @@ def test_a_wrong_file_is_refused(tmp_path: Path, content: str, said: str) -> Non
     path.write_text(content)
     with pytest.raises(UserError, match=said):
         load_site(str(path))
-
-
-def test_only_engines_are_loaded() -> None:
-    with pytest.raises(UserError, match="engine 'job': "):
-        load_engine("job")
-
-
-def test_an_unknown_cluster_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UserError, match="no cluster 'slrum'.*did you mean 'slurm'"):
-        load_site("slrum")
 
 
 def test_a_training_gets_most_of_the_time_between_signal_and_limit(tmp_path: Path) -> None:

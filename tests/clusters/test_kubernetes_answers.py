@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 from ledger_lab.clusters import kubernetes
 from ledger_lab.clusters.engine import UnclearSubmissionError
-from ledger_lab.clusters.kubernetes import ENGINE, KUBECTL, KubernetesSite, read_indexes
+from ledger_lab.clusters.kubernetes import ENGINE, KUBECTL, KubernetesSite
 from ledger_lab.clusters.plans import Plan, PlannedTraining
 from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.clusters.submit import hand_over
@@ -86,15 +85,6 @@ def recorded_answers(tmp_path: Path, **changes: object) -> dict[str, str]:
     return {"get job": printing(tmp_path / "job.json"), "get pods": printing(RECORDED / "pods.json")}
 
 
-def test_a_submission_is_one_job_in_the_named_cluster(cluster: Cluster, tmp_path: Path) -> None:
-    submission = submit(cluster({}))
-    assert re.fullmatch(r"ledger-lab-s-001-[0-9a-f-]+", submission.job) and submission.target == "lab/robots"
-    made = [each for each in calls(tmp_path) if " create " in each]
-    assert made == [f"{TARGET} create --filename=job.yaml --validate=strict --output=name"]
-    assert all(each.startswith(f"{TARGET} ") for each in calls(tmp_path))
-    assert f"name: {submission.job}\n" in (submission.folder / "job.yaml").read_text()
-
-
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
@@ -158,14 +148,6 @@ def test_a_job_whose_answer_was_lost_is_found_and_one_that_may_exist_is_named(cl
         assert f"{number:03}" in [each.name for each in left(site)]
 
 
-def test_the_job_of_an_interrupted_call_is_found(cluster: Cluster) -> None:
-    submission = submit(cluster({}))
-    cluster({"get job": "echo job.batch/x"})
-    assert ENGINE.find(submission) == submission.job
-    cluster({})
-    assert ENGINE.find(submission) is None
-
-
 def test_each_state_of_a_pod_is_told(cluster: Cluster, tmp_path: Path, recorded: Submission) -> None:
     cluster(recorded_answers(tmp_path))
     queued = ENGINE.queued(recorded)
@@ -199,11 +181,6 @@ def test_a_job_that_ends_keeps_only_the_trainings_whose_pods_live(
     assert set(ENGINE.queued(recorded)) == {3, 4, 5, 6}
 
 
-def test_a_suspended_job_waits(cluster: Cluster, tmp_path: Path, recorded: Submission) -> None:
-    cluster(recorded_answers(tmp_path, spec__suspend=True))
-    assert ENGINE.queued(recorded)[7].said == "waiting (the job is suspended)"
-
-
 def test_a_job_that_is_gone_has_no_trainings_that_wait(cluster: Cluster, recorded: Submission) -> None:
     cluster({})
     assert ENGINE.queued(recorded) == {} and ENGINE.ending(recorded, 0) is None
@@ -226,10 +203,6 @@ def test_an_answer_that_cannot_be_read_is_not_taken_for_an_empty_queue(
     with pytest.raises(UserError, match=said) as refused:
         ENGINE.queued(recorded)
     assert "\n" not in str(refused.value)
-
-
-def test_indexes_are_read() -> None:
-    assert read_indexes("") == set() and read_indexes("0,2-4,7") == {0, 2, 3, 4, 7}
 
 
 def test_an_ending_is_explained(cluster: Cluster, tmp_path: Path, recorded: Submission) -> None:

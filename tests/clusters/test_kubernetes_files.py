@@ -124,18 +124,3 @@ def test_any_environment_arrives_in_the_pod_as_it_was_written(environment: dict[
         seen[name] = as_kubernetes_expands(given_.pop(name), seen)
     assert seen == environment
     assert given_.keys() == {"LEDGER_LAB_KUBERNETES_JOB", "LEDGER_LAB_NODE"}
-
-
-def test_other_submissions_have_other_names_that_dns_takes() -> None:
-    def name(site: KubernetesSite, planned: Plan, called: str) -> str:
-        return str(yaml.safe_load(ENGINE.files(site, planned, called)["job.yaml"])["metadata"]["name"])
-
-    long = f"ledger_lab-{'Very.Long+Name_' * 8}-001"
-    names = [
-        name(SIMPLE, plan(1), NAME),
-        name(SIMPLE, plan(1), "ledger_lab-study-002"),
-        name(SIMPLE, plan(1), long),
-    ]
-    assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"[a-z]([a-z0-9-]{0,50}[a-z0-9])", each) for each in names)
-    assert name(SIMPLE, plan(1), NAME) == names[0]

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.reports.terminal.exit_status import asks_to_resume
 from ledger_lab.training.launch import World, read_world, requested_processes, torchrun_argv, torchrun_environ
 
 TORCHRUN = {
@@ -67,14 +66,6 @@ def test_an_invalid_number_of_processes_is_refused(argv: list[str], complaint: s
         requested_processes(argv)
 
 
-@pytest.mark.parametrize(
-    "argv", [["--resume", "aaaaaaaa"], ["--seed", "1", "--resume=aaaaaaaa"], ["--resu", "aaaaaaaa"]]
-)
-def test_a_command_line_that_resumes_a_run_is_recognized(argv: list[str]) -> None:
-    assert asks_to_resume(argv)
-    assert not asks_to_resume(["--rl_library", "rsl_rl", "--rendering_mode", "resume", "agent.resume=True"])
-
-
 def test_torchrun_gets_a_list_of_arguments_and_no_port() -> None:
     argv = torchrun_argv(2, "scripts/train.py", ["--task", "T; rm -rf /"])
     assert argv[:3] == [sys.executable, "-m", "ledger_lab.training.launch.torchrun_agent"]
@@ -87,10 +78,3 @@ def test_processes_share_the_cores_unless_the_user_sets_threads() -> None:
     assert torchrun_environ(2, 8, {"A": "b"}) == {"A": "b", "OMP_NUM_THREADS": "4"}
     assert torchrun_environ(16, 8, {}) == {"OMP_NUM_THREADS": "1"}
     assert torchrun_environ(2, 8, {"OMP_NUM_THREADS": "7"}) == {"OMP_NUM_THREADS": "7"}
-
-
-def test_processes_are_counted_by_machines() -> None:
-    assert World().machines == 1
-    assert World(size=4, local_size=2).machines == 2
-    assert World(size=3, local_size=2).machines == 2
-    assert World(size=4, local_size=4).one_machine

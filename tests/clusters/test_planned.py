@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import signal
 import sys
@@ -18,7 +17,6 @@ from ledger_lab.clusters.plans import Plan, PlannedTraining, read_plan, run_file
 from ledger_lab.clusters.submissions import Submission, new_folder
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import SchedulerJob, Status
-from ledger_lab.ledger.meters.process import part_started_ns, python_started_ns
 from ledger_lab.training.launch.world import job_environ, note_run, read_job
 from tests.fakes.ledgers import write_run
 
@@ -110,21 +108,6 @@ def test_a_requeued_training_resumes_its_run(
     assert executed == [[known.get(each, each) for each in goes_on]]
 
 
-def test_a_node_without_a_home_gets_a_folder_for_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = submitted(tmp_path, None)
-    homes: list[str] = []
-    monkeypatch.setattr("os.chdir", lambda path: None)
-    monkeypatch.setattr("os.execve", lambda program, command, environ: homes.append(environ["HOME"]))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for name, value in LOCAL.items():
-        monkeypatch.setenv(name, value)
-    for home in (str(tmp_path / "missing"), str(tmp_path)):
-        monkeypatch.setenv("HOME", home)
-        carry_out(["local", str(folder), "0", PLAN.sha256])
-    scratch, own = homes
-    assert Path(scratch).is_dir() and Path(scratch).parent == tmp_path and own == str(tmp_path)
-
-
 def test_a_node_without_the_folder_refuses_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="the nodes must see this folder, and have the version of LedgerLab that has submitted it"
@@ -137,10 +120,6 @@ def test_a_plan_of_another_version_is_refused_in_one_line(tmp_path: Path) -> Non
     (tmp_path / "plan.jsonl").write_bytes(line)
     with pytest.raises(UserError, match="plan.jsonl can't be read .*the version of LedgerLab that has submitted it"):
         read_plan(tmp_path, hashlib.sha256(line).hexdigest())
-
-
-def test_an_attempt_is_measured_from_the_start_of_its_part_of_the_job() -> None:
-    assert part_started_ns(job_environ(JOB, Path("/l/0"))) == pytest.approx(python_started_ns(), abs=1e7)
 
 
 @pytest.fixture
@@ -172,26 +151,3 @@ def test_a_signal_that_comes_while_a_training_is_being_started_ends_it(
     monkeypatch.setattr("ledger_lab.clusters.local.subprocess.Popen", Process)
     assert make_trainings([str(folder), "1", PLAN.sha256]) == 75
     assert heard == [signal.SIGTERM] and (folder / "exits" / "0").read_text() == "143\n"
-
-
-@pytest.mark.usefixtures("own_signals")
-def test_a_training_that_cannot_start_yet_is_started_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    folder, tried = submitted(tmp_path, None), []
-
-    class Process:
-        def poll(self) -> int:
-            return 0
-
-    def start(*_: object) -> Process:
-        tried.append(None)
-        if len(tried) < 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return Process()
-
-    monkeypatch.setattr("ledger_lab.clusters.local._start", start)
-    monkeypatch.setattr("ledger_lab.clusters.local._LOOK_EVERY_S", 0.0)
-    assert make_trainings([str(folder), "1", PLAN.sha256]) == 0
-    assert (folder / "exits" / "0").read_text() == "0\n"
-    assert capfd.readouterr().err.count("training 0 cannot start yet: [Errno 28] No space left on device") == 1

@@ -8,18 +8,13 @@ import shlex
 import socket
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ledger_lab.clusters import ray
-from ledger_lab.clusters.engine import UnclearSubmissionError
 from ledger_lab.clusters.ray import ENGINE, RaySite
-from ledger_lab.clusters.ray_job import Job, RayJob, starts_again
+from ledger_lab.clusters.ray_job import RayJob, starts_again
 from ledger_lab.clusters.submissions import Submission
 from ledger_lab.errors import UserError
-from ledger_lab.training.launch.start import submit_if_asked
 from tests.clusters.test_slurm_files import plan
 from tests.conftest import ROOT
 
@@ -80,19 +75,6 @@ def test_without_ray_a_submission_is_refused_in_one_line() -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_dry_run_needs_no_ray_and_prints_every_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    site = tmp_path / "lab.toml"
-    site.write_text(
-        f'version = 1\nengine = "ray"\nlog_root = "{tmp_path}/ledger"\naddress = "10.0.0.1:6379"\npython = "/python"\n'
-    )
-    with pytest.raises(SystemExit) as ended:
-        submit_if_asked(["--task", "LedgerLab-Cartpole", "--on", str(site), "--dry_run"])
-    printed = capfd.readouterr().out
-    assert ended.value.code == 0 and "plan.jsonl" in printed and '"address": "10.0.0.1:6379"' in printed
-    assert "ledger_lab.clusters.ray_commands submit job.json" in printed, "the command runs in the folder"
-    assert not (tmp_path / "ledger").exists()
-
-
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """Let a script stand for the Python that has Ray."""
     program = folder / "python"
@@ -104,18 +86,6 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 def submission(folder: Path) -> Submission:
     (folder / "started").mkdir(exist_ok=True)
     return Submission.new(folder, "ray", "lab", plan(1), "head:6379")
-
-
-def test_a_cluster_that_does_not_answer_is_told_and_its_submission_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "job.json").write_text(ENGINE.files(SIMPLE, plan(1), "ledger_lab-s-001")["job.json"])
-    stand_in(tmp_path, monkeypatch, "exec sleep 60")
-    monkeypatch.setattr(ray, "RAY", dataclasses.replace(ray.RAY, answer_s=0.2))
-    with pytest.raises(UnclearSubmissionError, match="after 0.2 s: .* call again .* by its name, ledger_lab-"):
-        ENGINE.submit(submission(tmp_path))
-    with pytest.raises(UserError, match="timed out after 0.2 s: .* if this cluster has ended for good, remove"):
-        ENGINE.queued(submission(tmp_path))
 
 
 def test_the_job_of_an_interrupted_call_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,20 +140,3 @@ def test_an_address_where_nothing_listens_is_refused(tmp_path: Path, monkeypatch
             ENGINE.check(site, plan(1))
     with pytest.raises(UserError, match="no Ray at head:x .*: start it, or correct address"):
         ENGINE.queued(dataclasses.replace(submission(tmp_path), target="head:x"))
-
-
-@pytest.mark.parametrize(
-    ("parts", "status", "ended"),
-    [(0, None, False), (1, None, False), (2, None, True), (1, 75, False), (2, 75, True), (1, 0, True), (1, 1, True)],
-)
-def test_an_actor_that_moves_remembers_which_trainings_have_used_their_retries(
-    tmp_path: Path, parts: int, status: int | None, ended: bool
-) -> None:
-    """A part that was lost with its node leaves no exit status."""
-    for folder, value in (("started", parts or None), ("exits", status)):
-        (tmp_path / folder).mkdir()
-        if value is not None:
-            (tmp_path / folder / "0").write_text(f"{value}\n")
-    job: Any = object.__new__(Job)
-    job._job, job._folder, job._cancelled = SimpleNamespace(retries=1), tmp_path, False
-    assert job._remembered(0).ended is ended

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -195,15 +194,6 @@ def calls(tmp_path: Path) -> list[str]:
     return (tmp_path / "sky.calls").read_text().splitlines()
 
 
-def test_all_trainings_are_one_request(infra: Sky, tmp_path: Path) -> None:
-    submission = submit(infra({}))
-    assert submission.job == "7,8"
-    launched = [each for each in calls(tmp_path) if "launch" in each]
-    assert launched == ["jobs launch --yes --detach-run --num-jobs=2 task.yaml"]
-    ENGINE.cancel(submission)
-    assert calls(tmp_path)[-1] == "jobs cancel --yes 7 8"
-
-
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
@@ -328,12 +318,3 @@ def test_a_job_tells_where_it_is() -> None:
     assert (job.engine, job.job, job.index, job.restarts, job.nodes) == ("skypilot", "job", 5, 1, ["10.0.0.1"])
     with pytest.raises(UserError, match="SKYPILOT_NODE_IPS is not set"):
         ENGINE.place({"LEDGER_LAB_SKYPILOT_JOB": "job"}, 5, 1)
-
-
-def test_nothing_of_kubernetes_or_skypilot_is_imported() -> None:
-    code = (
-        "import sys, ledger_lab.clusters.kubernetes, ledger_lab.clusters.skypilot; "
-        "print({'kubernetes', 'sky', 'yaml'} & {*sys.modules})"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert said.stdout == "set()\n", said.stderr

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from ledger_lab.clusters.plans import Plan, PlannedTraining, read_plan
+from ledger_lab.clusters.plans import Plan, PlannedTraining
 from ledger_lab.clusters.slurm import (
     ENGINE,
     SlurmSite,
@@ -77,30 +75,12 @@ def test_values_of_the_environment_are_quoted(tmp_path: Path) -> None:
     assert printed.stdout.splitlines() == [*FULL.environment.values()]
 
 
-def test_a_plan_has_one_training_a_line_that_reads_back(tmp_path: Path) -> None:
-    planned = plan(2)
-    (tmp_path / "plan.jsonl").write_text(planned.to_lines())
-    first, _ = (tmp_path / "plan.jsonl").read_text().splitlines()
-    assert json.loads(first)["start"][-1] == "env.name='; touch /tmp/owned #"
-    assert read_plan(tmp_path, planned.sha256) == [*planned.trainings]
-
-
 def test_the_time_in_the_queue_is_from_the_last_submission_to_the_start() -> None:
     job = "JobId=7 SubmitTime=2026-01-01T10:00:00 EligibleTime=2026-01-01T10:00:00 StartTime=2026-01-01T10:01:30 End=x"
     assert queue_seconds(job) == 90.0
     assert queue_seconds("JobId=7 StartTime=Unknown SubmitTime=2026-01-01T10:00:00") is None
     assert queue_seconds("JobId=7 StartTime=2026-01-01T09:59:59 SubmitTime=2026-01-01T10:00:00") is None
     assert queue_seconds("") is None
-
-
-def test_waiting_and_running_trainings_are_read_from_the_queue() -> None:
-    said = "0|RUNNING|None|node1\n1|PENDING|Priority|\n2|COMPLETING|None|node2\n"
-    found = read_squeue(said)
-    assert {index: (each.runs, each.said) for index, each in found.items()} == {
-        0: (True, "running on node1"),
-        1: (False, "pending (Priority)"),
-        2: (True, "completing on node2"),
-    }
 
 
 @pytest.mark.parametrize(
@@ -189,14 +169,3 @@ def test_only_jobs_that_the_system_ended_are_requeued(name: str, tmp_path: Path)
     assert (folder / "exits" / "3").read_text() == f"{status}\n"
     asked = tmp_path / "requeued"
     assert (asked.read_text() if asked.exists() else None) == ("19_3\n" if requeued else None)
-
-
-def test_the_default_python_is_that_of_this_machine() -> None:
-    site = SlurmSite(name="s", log_root=Path("/l"), environment={}, time="10")
-    assert sys.executable in ENGINE.files(site, plan(1), "name")["job.sbatch"]
-
-
-def test_values_of_options_arrive_as_they_are() -> None:
-    site = dataclasses.replace(FULL, account="", partition="a=")
-    script = ENGINE.files(site, plan(1), "name")["job.sbatch"]
-    assert "#SBATCH --account=\n" in script and "#SBATCH --partition=a=\n" in script

@@ -45,15 +45,6 @@ def test_submissions_are_numbered_and_have_names_of_their_own(tmp_path: Path) ->
     assert read_plan(second.folder, TRAININGS.sha256) == [TRAINING]
 
 
-def test_the_job_of_an_interrupted_call_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = begun(tmp_path)
-    asked = install(tmp_path, "squeue", {"": "echo 17"}, monkeypatch)
-    install(tmp_path, "scontrol", {"": ":"}, monkeypatch)
-    assert [each.job for each in known_submissions(tmp_path, "s")] == ["17"]
-    assert f"--name={made.job_name} " in asked.read_text()
-    assert [each.job for each in read_submissions(tmp_path, "s")] == ["17"]
-
-
 @pytest.mark.parametrize(("engine", "appears_s"), [("slurm", 60), ("skypilot", 900)])
 def test_a_submission_without_a_job_is_removed_when_its_job_can_no_longer_appear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, appears_s: float
@@ -130,11 +121,3 @@ def test_submissions_that_cannot_be_listed_are_not_taken_for_none(tmp_path: Path
         read_submissions(tmp_path, "s")
     found, notes = ask_queues(tmp_path)
     assert found == [] and "can't be read" in notes[0]
-
-
-def test_copies_beside_the_submissions_are_left_alone(tmp_path: Path) -> None:
-    folder = begun(tmp_path).folder
-    folder.with_name("001.bak").mkdir()
-    folder.with_name("2 old").mkdir()
-    assert [each.folder.name for each in read_submissions(tmp_path, "s")] == ["001"]
-    assert new_folder(tmp_path, "s").name == "002"

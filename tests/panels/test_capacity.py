@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -204,14 +203,3 @@ def test_within_the_capacities_nothing_is_reported_and_the_physics_is_unchanged(
         watch.detach()
         assert "step" not in vars(watch._solver)
         assert torch.equal(run(env), unwatched)
-
-
-@pytest.mark.parametrize("physics", ["ovphysx", "newton_kamino"])
-def test_engines_without_capacities_are_not_watched(physics: str) -> None:
-    from ledger_lab.panels.capacity import CapacityWatch
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.configs import resolve_configs
-
-    registered_tasks()
-    cfg, _ = resolve_configs("LedgerLab-Cartpole", "rsl_rl", [f"physics={physics}"])
-    assert CapacityWatch.attach(SimpleNamespace(unwrapped=SimpleNamespace(cfg=cfg))) is None  # type: ignore[arg-type]

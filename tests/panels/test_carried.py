@@ -65,8 +65,3 @@ def test_what_a_run_left_is_computed_by_its_own_rule_target_and_budget(tmp_path:
         expected = Verdict(rule, rows).standing.after_proof.item()
         found = left(tmp_path / str(version), *rows, target_success=0.8, error_budget=0.02, verdict_rule=version)
         assert found.budget == expected < 0.02
-
-
-def test_an_unknown_rule_is_not_guessed(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no rule of version 9"):
-        left(tmp_path, verdict_rule=9)

@@ -16,8 +16,8 @@ import torch
 import ledger_lab.panels
 from ledger_lab.panels import Cell, load_panel
 from ledger_lab.panels.perturbations import read_perturbations
-from ledger_lab.panels.slots import first_held_out, with_training_at_once
-from ledger_lab.panels.streams import DrawWatch, GlobalStreams, OwnDraws, SlotStreams
+from ledger_lab.panels.slots import first_held_out
+from ledger_lab.panels.streams import DrawWatch, OwnDraws, SlotStreams
 from ledger_lab.panels.transfers import to_device
 from tests.fakes.held_out import WARP, Trial, runtime, still, task_cfg
 from tests.fakes.host_waits import host_waits
@@ -162,32 +162,3 @@ def test_draws_with_parameters_per_slot_ask_the_device_for_nothing() -> None:
         drawn(lambda: torch.bernoulli(torch.zeros(5), 0.3)), drawn(lambda: torch.empty(5).bernoulli_(0.3))
     )
     assert drawn(lambda: torch.bernoulli(torch.zeros(5), 1.0)).all()
-
-
-def test_training_slots_of_a_frozen_policy_act_in_one_batch() -> None:
-    batches: list[int] = []
-
-    def policy(seen: torch.Tensor) -> torch.Tensor:
-        batches.append(len(seen))
-        return 2.0 * seen
-
-    for first, expected in ((4096, [4096, 256, 256]), (0, [256] * 17 + [256])):
-        seen = torch.rand(4096 + 300 if first else 4400, 3)
-        assert torch.equal(with_training_at_once(policy, seen, first), 2.0 * seen)
-        assert batches == expected
-        batches.clear()
-    with_training_at_once(policy, torch.rand(7, 3), 7)
-    assert batches == [7], "without held-out slots"
-
-
-def test_snapshots_of_random_streams_ask_only_the_gpu_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = [torch.zeros(16, dtype=torch.uint8)]
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: gpu[0].clone())
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state: gpu.__setitem__(0, state))
-    before, watch = GlobalStreams(), DrawWatch()
-    assert not watch.drawn()
-    gpu[0] = torch.ones(16, dtype=torch.uint8)
-    assert watch.drawn() == ["torch"]
-    GlobalStreams.from_data(before.to_data()).restore()
-    assert not watch.drawn() and not gpu[0].any()

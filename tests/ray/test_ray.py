@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger_lab.ledger import read_ledger
 from tests.conftest import ROOT
-from tests.fakes.searches import population_file, trainer
 from tests.fakes.waiting import wait_until
 from tests.ray.cluster import NODES, RAY, Cluster, running_cluster, why_not
 
@@ -169,23 +167,6 @@ def test_a_study_is_trained_two_at_once_and_reported(cluster: Cluster, tmp_path:
     assert len(site.attempts()) == 6
 
 
-@pytest.mark.slow  # tests/studies/commands/test_search_on.py does so on this machine
-def test_a_search_trains_each_generation_of_its_population_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    site = Site(cluster, tmp_path)
-    (site.folder / "scripts" / "train.py").unlink()
-    trainer(site.folder, recipes_work=True)
-    path = str(population_file(tmp_path, budget_h=0.03))
-    finished = site.script("search", path, "--at_once", "4")
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "does not buy another generation" in finished.stdout
-    before = finished.stdout.split("submitted to three as job")
-    assert len(before) - 1 == len(read_ledger(site.log_root).runs) == 8, "two generations of four"
-    # A fast generation may end before the search has anything to wait for.
-    assert not any("waiting" in each for each in before[:4]), "a generation, at once"
-    assert "in generation 2" in before[4] and not any("in generation 2" in each for each in before[:4])
-    assert "population: 8 trainings in 2 generations of 4 members" in site.script("search", path, "--status").stdout
-
-
 def test_a_cancelled_training_saves_its_state_and_resumes_when_it_is_submitted_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -245,13 +226,6 @@ def test_a_job_that_is_killed_goes_on(cluster: Cluster, tmp_path: Path) -> None:
     wait_until(lambda: site.exits() == {0: 0}, "the training ends", STARTS_S, shown=site.printed)
     first, *_, last = site.attempts()
     assert first[0] == last[0] and last[1] == "completed"
-
-
-def test_a_program_that_no_node_has_is_told(cluster: Cluster, tmp_path: Path) -> None:
-    site = Site(cluster, tmp_path, python="/nowhere/python")
-    site.submit(*LONG)
-    wait_until(lambda: site.exits() == {0: 2}, "it is refused", STARTS_S, shown=site.printed)
-    assert "the training can't be started: /nowhere/python is not a program on" in site.printed()
 
 
 def test_a_training_that_no_node_can_hold_waits_and_says_so(cluster: Cluster, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,6 @@ import pytest
 from ledger_lab.ledger import STATE_FILE, AttemptStarted, LearnerHashed, Run, Status, read_ledger
 from ledger_lab.reports import summarize_run
 from tests.conftest import ROOT
-from tests.fakes.searches import search_file, trainer
 from tests.fakes.waiting import wait_until
 from tests.slurm.cluster import NODES, Cluster, running_cluster, why_not
 
@@ -269,34 +267,6 @@ def test_two_nodes_reach_a_proven_target_with_equal_parameters(cluster: Cluster,
     assert hashes[0] == hashes[1] and len(hashes[0]) >= 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["strong", "weak"])
-def test_studies_of_sizes_of_two_tasks_and_three_libraries_train_on_two_nodes(
-    cluster: Cluster, tmp_path: Path, kind: str
-) -> None:
-    site = Site(cluster, tmp_path, "cpus = 1")
-    study = tmp_path / "sizes.toml"
-    libraries = {name: ["--rl_library", name] for name in ("rsl_rl", "rl_games", "skrl")}
-    tasks = {name.lower(): ["--task", f"LedgerLab-{name}"] for name in ("Cartpole", "Ant")}
-    factors = "".join(
-        f"[factors.{factor}]\n" + "".join(f"{name} = {value}\n" for name, value in levels.items())
-        for factor, levels in (("task", tasks), ("library", libraries))
-    )
-    study.write_text(
-        f'version = 1\nseeds = [1]\narguments = ["--device", "cpu", "--no_eval", "--max_iterations", "2"]\n{factors}'
-        f'[scaling]\nkind = "{kind}"\nnum_envs = 64\nsizes = [{{ processes = 1 }}, {{ processes = 1, nodes = 2 }}]\n'
-    )
-    asked = [str(study), "--on", str(site.path)]
-    submitted = site.script("study", *asked)
-    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
-    wait_until(lambda: site.log_root.is_dir() and len(site.runs()) == 12, "all have begun", 1500, 5)
-    wait_until(lambda: {run.attempts[-1].status for run in site.runs()} == {Status.COMPLETED}, "all end", 300, 5)
-    sizes = sorted({(run.declared.machines, run.declared.num_envs) for run in site.runs()})
-    assert sizes == [(1, 64), (2, 32 if kind == "strong" else 64)]
-    reported = site.script("study", *asked)
-    assert reported.returncode == 0 and reported.stdout.count(f"{kind} scaling: 64 environments") == 6
-
-
 def test_a_study_of_sizes_trains_on_one_and_on_two_nodes(cluster: Cluster, tmp_path: Path) -> None:
     site = Site(cluster, tmp_path, "cpus = 1")
     study = tmp_path / "sizes.toml"
@@ -317,25 +287,6 @@ def test_a_study_of_sizes_trains_on_one_and_on_two_nodes(cluster: Cluster, tmp_p
     assert reported.returncode == 0 and "weak scaling: 16 environments in each process" in reported.stdout
     sizes = {run.declared.cohort: (run.declared.world_size, run.declared.machines) for run in site.runs()}
     assert sizes == {"sizes-1x1x16": (1, 1), "sizes-1x2x16": (2, 2)}
-
-
-@pytest.mark.slow  # tests/studies/commands/test_search_on.py does so on this machine
-def test_the_trainings_of_a_search_are_jobs_of_which_two_run_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    site = Site(cluster, tmp_path, "cpus = 1")
-    (tmp_path / "scripts").mkdir()
-    program = tmp_path / "scripts" / "search.py"
-    shutil.copy(ROOT / "scripts" / "search.py", program)  # a link would be followed to the real train.py
-    trainer(tmp_path, sleep_s=5.0)
-    asked = [str(search_file(tmp_path, budget_h=0.08)), "--on", str(site.path), "--at_once", "2"]
-    finished = cluster.script(sys.executable, str(program), *asked, cwd=ROOT)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    assert "nothing to compare: no trial reached the target on all its search seeds" in finished.stdout
-    assert finished.stdout.partition("waiting")[0].count("submitted to two as job") == 2, "both search seeds, at once"
-    jobs = re.findall(r"submitted to two as job (\d+)", finished.stdout)
-    runs = site.runs()
-    assert len(jobs) == len({*jobs}) == len(runs) == len({(run.cohort, run.declared.seed) for run in runs}) > 3
-    shown = cluster.script(sys.executable, str(program), *asked, "--status", cwd=ROOT).stdout
-    assert f"race: {len(runs)} trainings of" in shown
 
 
 def test_what_would_never_run_is_refused_and_nothing_stays_submitted(cluster: Cluster, tmp_path: Path) -> None:

@@ -61,16 +61,6 @@ def test_a_refused_batch_names_the_flag_or_setting(arguments: list[str], complai
         planned(*arguments, log_root=tmp_path)
 
 
-def test_minibatches_have_either_a_number_or_a_size() -> None:
-    for wrong in ({}, {"minibatches": 2, "minibatch_size": 8}):
-        with pytest.raises(ValueError, match="either a number or a size"):
-            batch(**wrong)
-
-
-def test_the_effective_batch_counts_every_epoch() -> None:
-    assert batch(minibatches=4).effective_batch(256) == 256 * 16 * 4
-
-
 def test_the_learning_rate_is_scaled_to_the_batch_and_recorded_as_an_override(tmp_path: Path) -> None:
     from ledger_lab.training.show import describe_batch
 

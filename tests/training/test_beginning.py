@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,15 +57,6 @@ def test_the_ledger_names_the_checkpoint_and_its_cost(begun: tuple[Run, str]) ->
     assert summary.began_from == began and summary.env_steps == 2 * 32 * run.declared.horizon, "its own steps"
     line = f"{run.declared.run_id} began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken "
     assert line + duration(began["wall_s"]) in " ".join(printed.split())
-
-
-def test_sql_and_exports_name_the_checkpoint(begun: tuple[Run, str], tmp_path: Path) -> None:
-    answer = tmp_path / "answer.json"
-    query = "SELECT began_from FROM runs"
-    finished = script("report", "query", query, "--log_root", begun[0].directory, "--json", answer)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    began = begun[0].declared.began_from
-    assert began is not None and f"{began['run_id']}/{PROVEN.name}" in json.dumps(json.loads(answer.read_text()))
 
 
 def test_an_interrupted_run_resumes_without_the_checkpoint(begun: tuple[Run, str]) -> None:
@@ -218,18 +207,3 @@ def test_a_rule_that_is_not_known_leaves_no_known_budget(
     other = retold(trained, tmp_path, "newer000", verdict_rule=RULE_VERSION + 1)
     with pytest.raises(UserError, match=r"run newer000 was judged by version \d+ of .* use a newer version"):
         find_beginning(str(other), *cartpole)
-
-
-def test_the_settings_tell_the_budget_that_is_left() -> None:
-    from ledger_lab.training.beginning import Beginning
-    from ledger_lab.training.show import _prospects
-
-    panel = SimpleNamespace(target_success=0.9, episodes=range(256))
-    rest = Beginning(Path("m.pt"), {"run_id": "spent000"}, 0.005)
-    declared = SimpleNamespace(error_budget=0.005, held_out_slots=256)
-    plan: Any = SimpleNamespace(beginning=rest, declared=declared, panel=panel)
-    words = " ".join(map(str, _prospects(plan)))
-    assert "error budget: 0.50 %; the rest of 5 % was spent by run spent000 or before it" in words
-    assert "needs 244 of 256" in words
-    plan.beginning, declared.error_budget = None, ERROR_BUDGET
-    assert "error budget" not in str(_prospects(plan)[0])

@@ -24,7 +24,7 @@ from ledger_lab.ledger import (
     Telemetry,
 )
 from ledger_lab.reports import summarize_run
-from tests.conftest import ROOT, command, one_run_dir, script
+from tests.conftest import ROOT, one_run_dir, script
 from tests.fakes.supervised import run_of
 
 TWO = ("--nproc", "2", "--num_envs", "32", "--device", "cpu")
@@ -137,34 +137,6 @@ def test_a_signal_to_one_process_ends_all_processes_and_the_run_resumes(by_two: 
     assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
     refused = script("train", "--resume", one_run_dir(tmp_path))
     assert refused.returncode == 2 and "has ended: completed" in refused.stderr
-
-
-@pytest.mark.slow
-def test_launchers_on_two_machines_form_one_run(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        meeting = f"127.0.0.1:{free.getsockname()[1]}"
-    train, *_ = command("train")[1:]
-    launch = [
-        sys.executable,
-        "-m",
-        "ledger_lab.training.launch.torchrun_agent",
-        "--nnodes",
-        "2",
-        "--nproc-per-node",
-        "1",
-    ]
-    launch += ["--rdzv-backend", "c10d", "--rdzv-endpoint", meeting, "--rdzv-id", "tests", "--local-addr", "localhost"]
-    launch += [train, "--distributed", *TWO[2:], "--max_iterations", "3", "--log_root", str(tmp_path)]
-    both = [subprocess.Popen(launch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
-    said = [each.communicate(timeout=240)[0] for each in both]
-    assert [each.returncode for each in both] == [0, 0], said
-    run = run_of(tmp_path)
-    (attempt,) = run.attempts
-    assert (run.declared.world_size, run.declared.machines) == (2, 2)
-    assert sorted(start.rank for start in attempt.of(AttemptStarted)) == [0, 1]
-    assert [row.status for row in attempt.of(AttemptEnded)] == [Status.COMPLETED] * 2
-    assert sum("starting the simulation" in text for text in said) == 1, "one of them speaks"
-    assert script("verify_ledger", "--log_root", tmp_path).returncode == 0
 
 
 @pytest.mark.slow

@@ -34,7 +34,6 @@ from ledger_lab.training.health.monitor import HealthEvent
 from ledger_lab.training.judge import Judged
 from ledger_lab.training.launch import World
 from ledger_lab.training.loop import EpisodeEndings, TimeLimit, TrainingLoop
-from ledger_lab.training.ranks import Agreement
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.supervision.attempt import Attempt
 from ledger_lab.training.writer import RunWriter
@@ -264,10 +263,6 @@ def test_a_proof_that_ended_in_the_same_iteration_counts() -> None:
     assert late(3, judge).loop.run() is Status.COMPLETED, "the judge then says: target reached"
 
 
-def test_only_a_limit_or_a_signal_or_a_health_event_ends_the_run() -> None:
-    assert Agreement(False, None, False, True).ends and not Agreement(False, None, True).ends
-
-
 def test_the_time_of_earlier_attempts_counts() -> None:
     made = Made(Trainer(), limit_s=1e3)
     object.__setattr__(made.loop.limit, "spent_ns", 10**12)
@@ -344,23 +339,6 @@ def test_episodes_that_unstable_physics_ends_are_counted_by_that_name() -> None:
         manager.fire([[0, 0], [0, 1], [0, 0], [0, 0]])
     assert endings.take() == {"unstable": 2, "time_out": 1, "fell": 1}
     assert endings.take() == {"unstable": 0, "time_out": 0, "fell": 0}
-
-
-def test_a_task_without_terminations_ends_no_episode() -> None:
-    manager = Manager(2)
-    endings = made(manager, 2)
-    with endings.counting():
-        manager.compute()
-    assert endings.take() == {} and endings.time_outs == frozenset()
-
-
-def test_a_term_with_the_name_unstable_is_added_to_what_the_physics_tells() -> None:
-    manager: Any = Manager(2, unstable=False)
-    manager.unstable = SimpleNamespace(last=torch.tensor([True, False]))
-    endings = made(manager, training_slots=2)
-    with endings.counting():
-        manager.fire([[0], [1]])
-    assert endings.take() == {"unstable": 2}
 
 
 @pytest.mark.gpu

@@ -102,25 +102,6 @@ def test_processes_listen_at_loopback_addresses_alone_and_end_when_their_launche
     assert attempt_of(tmp_path).status is Status.PREEMPTED
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_the_first_process_alone_keeps_and_writes_checkpoints(rank: int, tmp_path: Path) -> None:
-    from ledger_lab.ledger.meters.phases import PhaseClock
-    from ledger_lab.training.loop import record_checkpoint
-    from ledger_lab.training.writer import RunWriter
-
-    plan: Any = SimpleNamespace(
-        world=World(rank=rank, size=2, local_rank=rank, local_size=2),
-        declared=SimpleNamespace(env_steps_per_iteration=64),
-    )
-    rows: list[Any] = []
-    writer = RunWriter(rows.append, PhaseClock(0), run_id="run", directory=tmp_path, device="cpu", rank=rank)
-    (path := tmp_path / "model_2.pt").write_bytes(b"weights")
-    saved = record_checkpoint(plan, writer, path, 3)
-    assert (saved.path, saved.iteration, saved.env_steps) == ("model_2.pt", 3, 192), "the trainer gets its checkpoint"
-    assert path.exists() is (rank == 0)
-    assert rows == ([saved] if rank == 0 else [])
-
-
 @pytest.mark.parametrize(
     ("other", "agreed"),
     [
@@ -312,15 +293,7 @@ def test_a_training_that_ends_early_records_the_gradients_of_its_last_stretch(
     assert gradients(iterations) == [(last, count * STEPS, MEAN, MEAN) for last, count in stretches]
 
 
-def test_a_whole_training_has_no_row_of_gradients_twice(gradients: Callable[..., list[Any]]) -> None:
-    assert [row[0] for row in gradients(180)] == [*range(3, 181, 3)]
-
-
 def test_a_gradient_is_measured_without_its_scale_and_only_where_it_is_averaged(
     gradients: Callable[..., list[Any]],
 ) -> None:
     assert gradients(1, scale=8.0) == [(1, STEPS, MEAN, MEAN)], "an overflow does not count"
-
-
-def test_a_single_process_records_no_gradients(gradients: Callable[..., list[Any]]) -> None:
-    assert gradients(8, processes=1) == []

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import CheckpointSaved, Outcomes, PhaseWindow, Status, read_ledger
+from ledger_lab.ledger import CheckpointSaved, Outcomes, Status, read_ledger
 from ledger_lab.panels import RULE_VERSION
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.audit import broken_verdicts
@@ -142,21 +142,6 @@ def test_a_run_is_reported_like_any_other(tmp_path: Path) -> None:
     assert summary.phases["evaluate"] > 0
 
 
-def test_methods_can_be_metered_without_a_block(tmp_path: Path) -> None:
-    class Trainer:
-        def train(self) -> str:
-            time.sleep(0.01)
-            return "trained"
-
-    trainer = Trainer()
-    with begin(tmp_path) as run:
-        run.instrument(trainer, "train", "learn")
-        assert trainer.train() == "trained"
-        run.iteration(1, env_steps=20)
-    (attempt,) = run_of(tmp_path).attempts
-    assert attempt.of(PhaseWindow)[1].phase_ns["learn"] >= 10_000_000
-
-
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
@@ -215,12 +200,6 @@ def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
     (attempt,) = run_of(tmp_path).attempts
     assert attempt.status is Status.COMPLETED
     assert attempt.windows[-2].iteration == 1
-
-
-def test_a_second_run_of_a_process_is_not_billed_for_the_first(tmp_path: Path) -> None:
-    with begin(tmp_path, since_process_start=False) as run:
-        run.iteration(1, env_steps=20)
-    assert run_of(tmp_path).attempts[0].wall_ns < 10_000_000_000
 
 
 def test_invalid_scores_and_checkpoints_are_refused(tmp_path: Path) -> None:

@@ -38,12 +38,6 @@ def test_a_command_line_becomes_a_request_with_its_defaults() -> None:
     assert asked("--device", "cpu").given == ("device",)
 
 
-def test_the_launcher_gets_only_its_own_flags() -> None:
-    flags = asked("--viz", "newton_gl", "--verbose", "--num_envs", "64").launcher_args("cpu")
-    assert (flags["visualizer"], flags["verbose"]) == (["newton_gl"], True)
-    assert not {*flag_names(TrainRequest), "overrides", "given"} & {*flags}
-
-
 def test_a_request_is_stored_as_json_and_read_again() -> None:
     request = asked("--prices", "p.toml", "--stop_on", "entropy_collapse", "--grace_s", "9", "env.decimation=4")
     stored = json.loads(json.dumps(request.to_data()))
@@ -95,37 +89,6 @@ def test_secrets_of_a_request_are_not_stored(tmp_path: Path) -> None:
     assert row.request["overrides"] == ["agent.wandb.api_key=[redacted]"]
 
 
-def test_a_plan_writes_nothing_resolves_once_and_hashes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training import plan as planning
-    from ledger_lab.training.run import make_run_dir
-    from ledger_lab.training.runners import description
-    from ledger_lab.training.runners.configs import resolve_configs
-
-    registered_tasks()
-    calls: list[str] = []
-    package_sha256 = description.package_sha256
-
-    def resolve(*arguments: Any) -> Any:
-        calls.append("resolve")
-        return resolve_configs(*arguments)
-
-    def hashed(package: str, *how: Any) -> str:
-        calls.append(f"hash {package}")
-        return package_sha256(package, *how)
-
-    monkeypatch.setattr(planning, "resolve_configs", resolve)
-    monkeypatch.setattr(description, "package_sha256", hashed)
-    request = TrainRequest(device="cpu", log_root=tmp_path / "logs", cohort="c", cohort_size=2)
-    plan = planning.plan_training(request)
-    assert not list(tmp_path.iterdir())
-    row = plan.declared
-    assert row.request == {**request.to_data(), "seed": plan.declared.seed, "overrides": ["physics=newton_mujoco"]}
-    make_run_dir(plan)
-    assert calls == ["resolve", "hash ledger_lab"]
-    assert plan.run_dir.is_dir() and plan.run_dir.name.endswith(plan.declared.run_id)
-
-
 @pytest.mark.parametrize("library", ["rsl_rl", "rl_games", "skrl"])
 def test_the_override_of_a_scaled_learning_rate_gives_the_same_rate(library: str, tmp_path: Path) -> None:
     from ledger_lab.tasks.registry import registered_tasks
@@ -165,11 +128,6 @@ def chosen(**flags: Any) -> tuple[str, str | None]:
     return library, request.agent
 
 
-def test_without_an_algorithm_nothing_changes() -> None:
-    assert chosen() == ("rsl_rl", None)
-    assert chosen(rl_library="skrl", agent="skrl_sac_cfg_entry_point") == ("skrl", "skrl_sac_cfg_entry_point")
-
-
 def test_an_algorithm_selects_a_library_and_a_configuration() -> None:
     assert chosen(algorithm="ppo") == ("rsl_rl", None)
     assert chosen(algorithm="sac") == ("skrl", "skrl_sac_cfg_entry_point")
@@ -202,22 +160,6 @@ def test_what_does_not_fit_is_refused_in_one_line(flags: dict[str, Any], complai
     assert "\n" not in str(refused.value)
 
 
-BOOK = """
-[instances.local]
-market = "owned"
-accelerators = 1
-purchase_usd = 8766
-lifetime_years = 2
-utilization = 0.5
-usd_per_kwh = 0.3
-power_w = 400
-billing_granularity_s = 1
-billing_minimum_s = 0
-source = "invoice 123"
-date = "2026-02-03"
-"""
-
-
 def test_a_cohort_is_declared_by_its_first_run_and_keeps_its_size(tmp_path: Path) -> None:
     from ledger_lab.training.run import make_run_dir
 
@@ -230,13 +172,3 @@ def test_a_cohort_is_declared_by_its_first_run_and_keeps_its_size(tmp_path: Path
     with pytest.raises(UserError, match=r"--cohort_size 4: cohort c was declared with 3 runs"):
         make_run_dir(other)
     assert not other.run_dir.exists()
-
-
-def test_a_price_file_of_the_user_may_price_the_local_machine(tmp_path: Path) -> None:
-    (tmp_path / "book.toml").write_text(BOOK)
-    plan = planned("--prices", tmp_path / "book.toml", log_root=tmp_path / "logs")
-    assert [plan.declared.price[name] for name in ("instance", "market", "usd_per_hour")] == [
-        "local",
-        "owned",
-        pytest.approx(1.0),
-    ]

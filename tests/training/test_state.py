@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.files import file_sha256
-from ledger_lab.ledger import Row, StateRestored
+from ledger_lab.ledger import Row
 from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.training.runners.process_group import ALONE
 from ledger_lab.training.state import StateKeeper
@@ -65,31 +63,6 @@ def test_states_with_a_replay_memory_that_do_not_fit_on_the_disk_are_refused(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=11))
     with pytest.raises(UserError, match="--save_replay: .* free some space, or start a run with a smaller agent"):
         StateKeeper(plan, ALONE, trainer, unused, None, unused, unused)
-
-
-def test_a_refill_of_the_replay_memory_is_told_and_recorded(tmp_path: Path) -> None:
-    import torch
-
-    part = io.BytesIO()
-    torch.save({"simulation": {}, "judge": None}, part)
-    processes = [torch.frombuffer(bytearray(part.getvalue()), dtype=torch.uint8)]
-    path = tmp_path / "training_state.pt"
-    torch.save({"learner": {}, "processes": processes}, path)
-    saved = SimpleNamespace(sha256=file_sha256(path), wall_ns=1, iteration=9, env_steps=1)
-    plan: Any = SimpleNamespace(
-        run_dir=tmp_path,
-        attempt=2,
-        request=SimpleNamespace(save_state_every=0, save_replay=False),
-        batch=SimpleNamespace(save_interval=1, horizon=16, max_iterations=10),
-        resumed=SimpleNamespace(state=saved, saved_by=1, reasons=(), results=[]),
-    )
-    trainer: Any = SimpleNamespace(replay=object(), restore=lambda _: None)
-    simulation: Any = SimpleNamespace(put=lambda _: None)
-    rows: list[Row] = []
-    reasons = StateKeeper(plan, ALONE, trainer, simulation, None, rows.append, PhaseClock(0)).begin()
-    assert reasons == ["the replay memory is not saved, and refills"]
-    (row,) = rows
-    assert isinstance(row, StateRestored) and row.reasons == reasons
 
 
 def test_an_attempt_that_is_suspended_while_it_saves_leaves_the_files_to_the_later_attempt(tmp_path: Path) -> None:

@@ -104,18 +104,6 @@ def test_selected_joints_and_bodies_are_named() -> None:
     assert listed["joint_names"] == ["hip", "knee", "toe"], "a list of all joints is still the list that was asked for"
 
 
-@pytest.mark.parametrize("name", ["joint_pos_rel", "joint_vel", "joint_vel_rel"])
-def test_a_term_with_a_value_per_joint_names_all_joints(name: str) -> None:
-    from isaaclab.envs import mdp
-    from isaaclab.managers import SceneEntityCfg
-
-    function = getattr(mdp, name)
-    for given in ({}, {"asset_cfg": SceneEntityCfg("robot")}):
-        env = observed({"policy": {"a": ((3,), term(func=function, params=given))}})
-        said = described(env, "policy")["observations"][0]["terms"][0]["params"]
-        assert said["asset_cfg"] == {"name": "robot", "joint_names": ["hip", "knee", "toe"]}
-
-
 @pytest.mark.parametrize(("at_once", "hz"), [(False, 200.0), (True, 50.0)])
 def test_relative_targets_are_read_as_often_as_targets_are_set(at_once: bool, hz: float) -> None:
     from isaaclab.envs import mdp
@@ -135,16 +123,3 @@ def test_relative_targets_are_read_as_often_as_targets_are_set(at_once: bool, hz
     added = {"data": "joint_pos", "read_hz": hz}
     assert acting(mdp.RelativeJointPositionAction) == {"law": "affine", "target": "joint_pos", "relative_to": added}
     assert set(acting(Derived).values()) == {None}, "it may do anything"
-
-
-def test_startup_randomization_is_removed() -> None:
-    from ledger_lab.training.checkpoints.contract import without_startup_events
-
-    events = SimpleNamespace(
-        mass=SimpleNamespace(mode="startup"),
-        size=SimpleNamespace(mode="prestartup"),
-        start=SimpleNamespace(mode="reset"),
-    )
-    without_startup_events(SimpleNamespace(events=events))  # type: ignore[arg-type]
-    assert (events.mass, events.size) == (None, None) and events.start.mode == "reset"
-    without_startup_events(SimpleNamespace(events=None))  # type: ignore[arg-type]

@@ -88,25 +88,3 @@ def test_wrong_slices_and_scales_are_refused(contract: list[dict[str, Any]], wro
 def test_other_actions_are_refused(factor: float, capsys: pytest.CaptureFixture[str]) -> None:
     assert parity(described(HEIGHT, SPEED), factor) is None
     assert "on 2 recorded observations, above, so nothing is written: the tolerance of 1e-05" in capsys.readouterr().out
-
-
-def test_measuring_leaves_the_observations_as_they_are() -> None:
-    from isaaclab.utils.noise import ConstantNoiseCfg
-
-    from ledger_lab.training.checkpoints.deployed import Measurements
-
-    noisy = SimpleNamespace(noise=ConstantNoiseCfg(bias=1.0))
-    quiet = SimpleNamespace(noise=None)
-    manager = SimpleNamespace(active_terms={"policy": ["a", "b"]}, _group_obs_term_cfgs={"policy": [noisy, quiet]})
-    env: Any = SimpleNamespace(observation_manager=manager, episode_length_buf=torch.tensor([0, 3]))
-    env.unwrapped = env
-    measurements = Measurements(env)
-    values = torch.zeros(2, 1)
-    assert noisy.noise.func(values, noisy.noise).tolist() == [[1.0], [1.0]]
-    assert quiet.noise.func(values, quiet.noise) is values
-    taken = measurements.take()
-    assert {place: value.tolist() for place, value in taken.values.items()} == {
-        ("policy", "a"): [[1.0], [1.0]],
-        ("policy", "b"): [[0.0], [0.0]],
-    }
-    assert taken.begins.tolist() == [True, False]

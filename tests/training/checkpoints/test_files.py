@@ -83,18 +83,3 @@ def test_non_finite_actions_are_refused() -> None:
     groups = {"policy": torch.tensor([[1.0], [-1.0]])}
     with pytest.raises(UserError, match="some actions of the policy are NaN or infinite"):
         live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups])
-
-
-def test_an_error_is_relative_to_the_largest_action_and_includes_single_rows() -> None:
-    from ledger_lab.training.checkpoints.files import PolicyFile, largest_error
-
-    observations = torch.linspace(-1.0, 1.0, 64)[:, None]
-
-    def error(run: Callable[[torch.Tensor], torch.Tensor], scale: float) -> float:
-        return largest_error(PolicyFile("policy.pt", b"", run), observations, scale * observations)
-
-    assert error(lambda obs: 0.1 * obs, 0.1) == 0.0
-    assert error(lambda obs: 0.1 * obs + 0.5, 0.1) == pytest.approx(0.5), "absolute, where actions are small"
-    assert error(lambda obs: 100 * obs + 0.5, 100.0) == pytest.approx(0.005)
-    assert error(lambda obs: obs if len(obs) > 1 else obs + 0.25, 1.0) == pytest.approx(0.25)
-    assert math.isnan(error(lambda obs: obs * math.nan, 1.0))

@@ -66,18 +66,6 @@ def test_an_impossible_play_request_gives_an_error_of_one_line(arguments: list[s
     assert "\n" not in str(refused.value)
 
 
-def test_the_range_of_the_actions_is_printed() -> None:
-    asked = ["--task", "LedgerLab-Ant", "--pretrained", "--action_range", "--video_length", "20", "--num_envs", "4"]
-    finished = script("play", *asked, "--device", "cpu")
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    found = re.search(
-        r"of all 640 actions, 99 % are at most (\S+), 99.9 % at most (\S+), and the largest is (\S+)", finished.stdout
-    )
-    assert found is not None
-    first, second, largest = map(float, found.groups())
-    assert 0 < first <= second <= largest
-
-
 def test_a_window_without_a_display_is_refused_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     from ledger_lab.training.checkpoints.play import play_run
 

@@ -127,13 +127,6 @@ def test_each_checkpoint_of_a_run_in_two_places_is_read_from_its_own_place(train
     assert [candidate.path for candidate in plan.candidates] == [here / "model_1.pt", there / "model_2.pt"]
 
 
-def test_checkpoints_of_another_task_are_refused(trained: Path, tmp_path: Path) -> None:
-    ant = retold(trained, tmp_path, "a0000000", task="LedgerLab-Ant")
-    refused("panel cartpole_v1 is for task LedgerLab-Cartpole, not LedgerLab-Ant", tmp_path, ant)
-    gone = retold(trained, tmp_path, "b0000000", task="LedgerLab-Cartpol")
-    refused("unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'", tmp_path, gone)
-
-
 def test_runs_of_different_simulations_panels_or_targets_are_refused(trained: Path, tmp_path: Path) -> None:
     run_dir = one_run_dir(trained)
     fields = planned(run_dir, "--sim", "physics=ovphysx").simulations[1].identity.fields

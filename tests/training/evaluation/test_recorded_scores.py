@@ -34,10 +34,6 @@ def other_episode(row: PanelResult) -> PanelResult:
     return replace(row, outcomes=replace(row.outcomes, fingerprint=[first, "another", *rest]))
 
 
-def test_the_same_episodes_stay_valid(row: PanelResult) -> None:
-    assert compared_with_record(row, recorded(row), {"acme": "1"}) == (row, None)
-
-
 def test_other_starts_are_invalid_by_the_quantity_for_any_checkpoint(row: PanelResult) -> None:
     now = replace(row, checkpoint_sha256="22", starts={**STARTS, "command 'goal'": "12"})
     found, note = compared_with_record(now, recorded(row), {"acme": "1"})

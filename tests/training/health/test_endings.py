@@ -51,11 +51,6 @@ def test_a_takeover_is_reported_once_within_two_blocks() -> None:
     assert "env.rewards.TERM.weight" in detection.advice
 
 
-def test_a_takeover_that_ends_and_returns_is_reported_twice() -> None:
-    said = found(lambda n: 0.98 if 100 <= n < 150 or n >= 250 else 0.2)
-    assert [when // 100 for when, _ in said] == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("share", "success", "term"),
     [
@@ -75,10 +70,6 @@ def test_no_event_without_a_takeover(
     assert found(share, success, term=term) == []
 
 
-def test_no_event_if_the_success_before_is_unknown() -> None:
-    assert found(jump(100), lambda n: 0.02) and not found(jump(100), lambda n: 0.02, scored_from=100)
-
-
 @given(fall=st.integers(20, 200), width=st.floats(2, 60), seed=st.integers(0, 1000))
 @settings(max_examples=30)
 def test_a_robot_that_learns_not_to_fall_gives_no_event(fall: int, width: float, seed: int) -> None:
@@ -90,8 +81,3 @@ def test_few_episodes_are_gathered_until_they_tell_something() -> None:
     assert 200 <= when <= 260
     (episodes,) = {int(word) for word in detection.evidence.split() if word == "100"}
     assert episodes == 100
-
-
-def test_a_training_that_counts_no_endings_gives_no_event() -> None:
-    watch = HealthMonitor(BUDGET, 0.9, SETTINGS, {"time_out"}, BLOCK)
-    assert [each for seen in healthy() for each in watch.on_iteration(seen)] == []

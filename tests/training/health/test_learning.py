@@ -36,10 +36,6 @@ def test_a_good_training_resumed_at_any_iteration_gives_no_event(first: int) -> 
     assert told(healthy(first=first)) == []
 
 
-def test_a_training_without_figures_gives_no_event() -> None:
-    assert told(replace(seen, figures={}, host_memory_bytes=None, device_memory_bytes=None) for seen in healthy()) == []
-
-
 @given(scale=st.floats(1e-6, 1e6), seed=st.integers(0, 50))
 @settings(max_examples=25)
 def test_the_scale_of_the_rewards_does_not_matter(scale: float, seed: int) -> None:
@@ -92,13 +88,6 @@ def test_an_exploding_value_loss_is_reported_once() -> None:
     assert "agent.algorithm.learning_rate" in found.advice and "value loss" in found.evidence
 
 
-def test_a_value_loss_that_explodes_in_the_first_iteration_is_reported() -> None:
-    stream = changed(healthy(30), value_loss=lambda _, value: value * 1e6)
-    assert told(stream) == [(3, Event.VALUE_LOSS_EXPLOSION)]
-    stream = changed(healthy(30), value_loss=lambda _, value: value * 1e12)
-    assert told(stream) == [(1, Event.VALUE_LOSS_EXPLOSION)]
-
-
 def test_collapsing_action_noise_is_reported_once() -> None:
     stream = changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3))
     ((when, found),) = detections(stream)
@@ -119,38 +108,11 @@ def off_policy(names: Settings = SAC) -> HealthMonitor:
     return HealthMonitor(BUDGET, 0.9, names)
 
 
-def test_noise_that_falls_to_what_sac_aims_at_is_no_collapse() -> None:
-    falling = changed(healthy(100), action_std=lambda n, _: max(0.5**n, 0.05))
-    assert detections(falling, off_policy()) == []
-    undershooting = changed(healthy(100), action_std=lambda n, _: 0.005 if 5 <= n < 14 else 0.09)
-    assert detections(undershooting, off_policy()) == []
-
-
 def test_noise_that_stays_far_below_what_sac_aims_at_is_a_collapse() -> None:
     ((when, found),) = detections(changed(healthy(100), action_std=lambda *_: 0.02), off_policy())
     assert (when, found.event) == (10, Event.ENTROPY_COLLAPSE)
     assert found.evidence == "standard deviation of the actions 0.02, while SAC aims at 0.089"
     assert found.advice.startswith("raise alpha, or lower rate (now ")
-
-
-@pytest.mark.parametrize(
-    ("target", "fine", "collapsed", "aim"), [(-2.0, 0.02, 0.008, "0.0327"), (0.0, 0.07, 0.05, "0.242")]
-)
-def test_noise_is_compared_with_the_entropy_that_the_learner_aims_at(
-    target: float, fine: float, collapsed: float, aim: str
-) -> None:
-    def found(noise: float) -> list[str]:
-        watch = off_policy(replace(SAC, entropy_target=target))
-        return [each.evidence for _, each in detections(changed(healthy(100), action_std=lambda *_: noise), watch)]
-
-    assert found(fine) == []
-    assert found(collapsed) == [f"standard deviation of the actions {collapsed:g}, while SAC aims at {aim}"]
-
-
-def test_an_entropy_that_no_policy_can_have_counts_as_the_largest_one() -> None:
-    watch = off_policy(replace(SAC, entropy_target=1e6))
-    ((_, found),) = detections(changed(healthy(100), action_std=lambda *_: 0.1), watch)
-    assert found.evidence.endswith("while SAC aims at 0.484"), "that of a uniform action"
 
 
 def test_a_loss_far_above_small_returns_is_no_explosion_with_a_replay_memory() -> None:
@@ -170,22 +132,6 @@ def test_a_loss_that_diverges_is_an_explosion_with_a_replay_memory() -> None:
     )
 
 
-def test_the_scale_of_the_rewards_counts() -> None:
-    def scaled(stream: Iterator[Iteration]) -> Iterator[Iteration]:
-        return changed(stream, value_loss=lambda *_: 1e5, mean_return=lambda *_: 0.5)
-
-    assert told(scaled(healthy(50))) == [(3, Event.VALUE_LOSS_EXPLOSION)]
-    assert detections(scaled(healthy(50)), HealthMonitor(BUDGET, 0.9, Settings(value_scale=100.0))) == []
-
-
-@pytest.mark.parametrize(("names", "expected"), [(SAC, "rate or alpha"), (TD3, "rate or noise")])
-def test_advice_names_only_settings_that_the_algorithm_has(names: Settings, expected: str) -> None:
-    stream = changed(healthy(200), grad_norm=lambda n, value: value * 1e3 if n > 100 and n % 3 == 0 else value)
-    ((_, found),) = detections(stream, off_policy(names))
-    assert found.advice.startswith("lower rate (now ") and "gradient norm" not in found.advice
-    assert f"{names['learning_rate']} or {names.exploration}" == expected
-
-
 def test_a_collapse_is_detected_from_entropy_alone() -> None:
     actions = 8
     plain = ({k: v for k, v in seen.figures.items() if k != "action_std"} for seen in healthy(100))
@@ -199,26 +145,6 @@ def test_a_collapse_is_detected_from_entropy_alone() -> None:
         for n, each in enumerate(plain, start=1)
     )
     assert [event for _, event in told(stream)] == [Event.ENTROPY_COLLAPSE]
-
-
-def test_little_noise_is_fine_once_the_target_is_reached() -> None:
-    from tests.fakes.trainings import check
-
-    watch = monitor()
-    watch.on_panel(check(250), 1)
-    assert detections(changed(healthy(100), action_std=lambda n, _: max(0.7**n, 1e-3)), watch) == []
-
-
-def test_too_large_updates_are_reported_again_after_a_recovery() -> None:
-    stream = changed(healthy(200), kl=lambda n, value: 3.0 if 50 <= n < 70 or 120 <= n < 125 else value)
-    assert told(stream) == [(52, Event.KL_OUT_OF_RANGE), (122, Event.KL_OUT_OF_RANGE)]
-
-
-def test_advice_uses_the_librarys_name_of_the_schedule() -> None:
-    names = Settings({"schedule": "agent.agent.learning_rate_scheduler"}, "KLAdaptiveLR")
-    watch = HealthMonitor(BUDGET, 0.8, names)
-    ((_, found),) = detections(changed(healthy(60), kl=lambda n, value: 3.0 if n < 20 else value), watch)
-    assert "let agent.agent.learning_rate_scheduler=KLAdaptiveLR hold" in found.advice
 
 
 def test_an_intermittent_problem_is_reported_once() -> None:

@@ -72,18 +72,6 @@ def test_a_replay_memory_that_the_system_swaps_is_a_slowdown() -> None:
     assert "swapped" in found.advice
 
 
-def test_learning_that_begins_late_is_no_slowdown() -> None:
-    def warming_up() -> Iterator[Iteration]:
-        for seen in filling(lambda fill: 1e8):
-            if seen.iterations <= 100:
-                idle = {"learn": 0, "replay_sample": 0}
-                yield replace(seen, phase_ns={**seen.phase_ns, **idle})
-            else:
-                yield replace(seen, phase_ns={**seen.phase_ns, "learn": 10**10})
-
-    assert told(warming_up()) == []
-
-
 def held(memory: Callable[[int], float], iterations: int = 400) -> Iterator[Iteration]:
     """Yield a training that holds so much host memory."""
     return (replace(seen, host_memory_bytes=round(memory(seen.iterations))) for seen in healthy(iterations))
@@ -104,13 +92,6 @@ def test_a_slow_leak_is_reported_later_and_a_fast_leak_once() -> None:
     fast = told(held(lambda n: 2000 * MB + n * 2 * MB, 3000))
     assert [event for _, event in fast] == [Event.HOST_MEMORY_GROWTH] and fast[0][0] < 200
     assert told(healthy(4000)) == []
-
-
-def test_late_leaks_and_device_leaks_are_reported() -> None:
-    late = told(held(lambda n: 2000 * MB + max(n - 200, 0) * 3 * MB))
-    assert [event for _, event in late] == [Event.HOST_MEMORY_GROWTH] and late[0][0] > 200
-    device = (replace(seen, device_memory_bytes=seen.iterations * 10 * MB) for seen in healthy())
-    assert [event for _, event in told(device)] == [Event.DEVICE_MEMORY_GROWTH]
 
 
 @pytest.mark.parametrize(

@@ -60,40 +60,6 @@ def test_an_event_in_stop_on_stops_the_training() -> None:
     assert "--stop_on" in said.getvalue()
 
 
-def test_the_watch_of_a_training_knows_what_its_learner_aims_at() -> None:
-    from ledger_lab.training.run import _health_watch
-
-    pytest.importorskip("ledger_lab.off_policy")
-    from tests.fakes.off_policy import adapter, translated
-
-    rows: list[Health] = []
-    plan: Any = SimpleNamespace(
-        adapter=adapter("sac"),
-        agent_cfg=translated("sac"),
-        batch=SimpleNamespace(horizon=16, max_iterations=100),
-        panel=SimpleNamespace(target_success=0.9),
-        resumed=None,
-        device="cpu",
-        request=SimpleNamespace(stop_on=["non_finite"]),
-    )
-    writer: Any = SimpleNamespace(append=rows.append, clock=SimpleNamespace(wall_ns=lambda: 5))
-    trainer: Any = SimpleNamespace(entropy_target=-2.0)
-    watch = _health_watch(plan, writer, trainer, (), 16, Console(file=io.StringIO()))
-    for iteration in range(1, 60):
-        figures = {"action_std": 0.02, "mean_return": 1.0}
-        watch.on_iteration(iteration, 10, figures, {})
-    assert rows == []
-
-
-def test_non_finite_numbers_that_a_library_finds_are_reported() -> None:
-    watch, rows, _ = watched(["non_finite"])
-    with pytest.raises(ValueError, match="NaN"), watch.ending():
-        raise ValueError("observations contain NaN values")
-    assert [(row.event, row.stops, row.evidence) for row in rows] == [
-        ("non_finite", True, "observations contain NaN values")
-    ]
-
-
 def test_non_finite_numbers_are_reported_once_and_other_errors_are_not() -> None:
     watch, rows, _ = watched(["non_finite"])
     with pytest.raises(FloatingPointError), watch.ending():

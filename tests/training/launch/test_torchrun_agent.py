@@ -96,18 +96,6 @@ def test_a_signal_before_there_are_processes_ends_the_launcher(
             signal.signal(each, handler)
 
 
-def test_signals_are_handled_before_torchrun_is_imported() -> None:
-    with subprocess.Popen(torchrun_argv(2, "train.py", ["--resume", "aaaaaaaa"]), stderr=subprocess.PIPE) as launcher:
-        status = Path(f"/proc/{launcher.pid}/status")
-        deadline = time.monotonic() + 60
-        while not int(status.read_text().partition("SigCgt:")[2].split()[0], 16) & 1 << signal.SIGTERM - 1:
-            assert launcher.poll() is None and time.monotonic() < deadline
-            time.sleep(0.002)
-        assert b"torch" not in Path(f"/proc/{launcher.pid}/maps").read_bytes()
-        launcher.send_signal(signal.SIGTERM)
-        assert launcher.wait(60) == 75
-
-
 def test_a_port_in_use_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -141,12 +129,3 @@ def test_the_exit_status_is_that_of_the_processes(
 
     seen = {rank: ProcessFailure(rank, 2**22 + 1 + rank, code, "") for rank, code in failures.items()}
     assert exit_status_after(ChildFailedError("train.py", seen), monkeypatch, "--resume", "aaaaaaaa") == exit_status
-
-
-def test_processes_that_cannot_be_started_are_reported_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from torch.distributed.elastic.rendezvous import RendezvousConnectionError
-
-    assert exit_status_after(RendezvousConnectionError("no port is free\nand more"), monkeypatch) == 2
-    assert capsys.readouterr().err == "error: the processes cannot be started: no port is free\n"

@@ -126,20 +126,3 @@ def test_a_checkpoint_that_would_take_more_memory_than_disk_is_refused_unread(
     ):
         pass
     assert "\n" not in str(refused.value)
-
-
-def test_every_kind_of_number_in_a_checkpoint_is_accepted(tmp_path: Path) -> None:
-    kept = {
-        each: torch.zeros(2, dtype=each)
-        for each in (torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16)
-    }
-    content = {
-        "tensors": kept,
-        "parameter": torch.nn.Parameter(torch.ones(2)),
-        "set": {1},
-        "bytes": b"ab",
-        "size": torch.Size([2]),
-    }
-    torch.save(content, tmp_path / "model_1.pt")
-    with loading_policy(tmp_path / "model_1.pt", "a library") as loaded:
-        assert loaded["tensors"].keys() == kept.keys() and loaded["bytes"] == b"ab"

@@ -149,13 +149,6 @@ def test_an_actor_of_the_user_is_code_of_the_policy(site: Path, name: str) -> No
     assert "acme_actor.layers" not in scoring_code(panel, env_cfg), "a panel is the same for all policies"
 
 
-def test_packages_of_users_are_not_taken_for_isaac_lab() -> None:
-    from ledger_lab.training.runners.description import _named
-
-    named = [{"func": f"{name}:f"} for name in ("isaaclab_mine.terms", "isaaclab_tasks.x", "isaaclab.envs", "torch")]
-    assert _named(named) == ["isaaclab_mine.terms"]
-
-
 def test_a_module_of_ledger_lab_that_moves_changes_no_hash_of_others() -> None:
     from ledger_lab.ledger.source import source_sha256
     from ledger_lab.training.runners.description import plain_sha256
@@ -264,10 +257,6 @@ def test_what_a_name_tells_wholly_stays_a_name() -> None:
     assert plain_config([Term, torch.nn.functional.elu, MISSING, types]) == [
         *(f"{__name__}:Term", "torch.nn.functional:elu", {}, "types")
     ]
-
-
-def test_a_function_may_hold_itself() -> None:
-    assert plain_config(recursive()) == plain_config(recursive())
 
 
 SCRIPT = """

@@ -131,12 +131,6 @@ def test_a_generator_of_ones_own_makes_both_grounds(cfg: Any) -> None:
     assert "Own" in both.class_type.__name__, "the name is a part of the panel's identity"
 
 
-def test_a_plane_stays_as_it_is(cfg: Any) -> None:
-    for generator in (cfg, None):
-        plane, before = (configured(generator, ground, "plane") for ground in ("held_out", "trained"))
-        assert plane == before
-
-
 def test_terrain_does_not_depend_on_the_training_seed(cfg: Any) -> None:
     trained = configured(cfg, "trained")
     assert points(generated(trained, 1)) == points(generated(trained, 2))

@@ -52,44 +52,6 @@ def test_no_program_imports_the_compiler_or_the_movie_library_unasked(tmp_path: 
 
 
 @pytest.mark.thorough
-def test_the_compiler_is_there_when_something_is_compiled(tmp_path: Path) -> None:
-    printed = _run(
-        tmp_path,
-        """
-        import sys
-        import torch
-        from ledger_lab.training.runners.lean_imports import postpone_compiler
-        postpone_compiler()
-        torch._dynamo.config.recompile_limit = 3
-
-        @torch.compiler.allow_in_graph
-        def marked(x):
-            return x + 1
-
-        @torch._disable_dynamo
-        def hidden(x):
-            return x * 2
-
-        hidden(torch.ones(1))  # eager code asks before the compiler is there
-        graphs = []
-
-        def backend(graph, inputs):
-            graphs.append(graph.code)
-            return graph.forward
-
-        @torch.compile(backend=backend)
-        def compiled(x):
-            return hidden(marked(x)) - 3
-
-        print(compiled(torch.ones(2)).tolist(), len(graphs), any("* 2" in code for code in graphs))
-        import torch._dynamo.config
-        print(sys.modules["torch._dynamo"] is torch._dynamo, torch._dynamo.config.recompile_limit)
-    """,
-    )
-    assert printed.splitlines() == ["[1.0, 1.0] 2 False", "True 3"]
-
-
-@pytest.mark.thorough
 def test_the_movie_library_is_imported_for_videos_alone(tmp_path: Path) -> None:
     printed = _run(
         tmp_path,

@@ -26,11 +26,6 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> str:
     return "made_up"
 
 
-def test_an_unregistered_library_is_unknown() -> None:
-    with pytest.raises(UserError, match="unknown library 'made_up'"):
-        require_library("made_up")
-
-
 def test_a_recipe_is_translated_to_its_settings(made_up: str) -> None:
     config = dialect_of(made_up).config(CARTPOLE)
     assert config["learner"] == {"passes": 5, "parts": 4, "rate": 2e-3}
@@ -55,9 +50,3 @@ def test_a_training_with_it_is_planned_like_any_other(made_up: str, tmp_path: Pa
     ):
         with pytest.raises(UserError, match=complaint):
             plan_training(TrainRequest.parse([*arguments, wrong]))
-
-
-def test_its_version_is_recorded(made_up: str) -> None:
-    from ledger_lab.ledger.meters.host import package_versions, recorded_packages
-
-    assert "rich" in package_versions(recorded_packages())

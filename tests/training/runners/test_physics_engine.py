@@ -79,20 +79,3 @@ def test_shipped_policies_keep_the_engine_of_their_training(task: str) -> None:
     trained_with_warp = task in ("LedgerLab-Humanoid", "LedgerLab-Lift-Cube-Franka")
     assert physics_name(env_cfg) == run.declared.physics == ("newton/mjwarp" if trained_with_warp else "newton/mujoco")
     assert shipped_checkpoint(task).is_file()
-
-
-@pytest.mark.parametrize(
-    ("declared", "asked", "result"),
-    [
-        ([NATIVE, "env.decimation=4"], [WARP], ["env.decimation=4", WARP]),
-        ([NATIVE, "env.sim.physics.num_substeps=2"], ["env.sim.physics=ovphysx"], ["env.sim.physics=ovphysx"]),
-        ([NATIVE, "env.decimation=4"], ["env.decimation=2"], [NATIVE, "env.decimation=2"]),
-        ([], [NATIVE], [NATIVE]),
-    ],
-)
-def test_overrides_of_a_run_are_changed_as_a_whole_engine(
-    declared: list[str], asked: list[str], result: list[str]
-) -> None:
-    from ledger_lab.training.runners.physics_engine import changed_overrides
-
-    assert changed_overrides(declared, asked) == result

@@ -169,17 +169,3 @@ def test_a_difference_in_one_process_is_reported(monkeypatch: pytest.MonkeyPatch
     assert "same request, code, packages" in differs({"the source of a": "1"}, {"the source of a": "2"})
     monkeypatch.setattr(group, "gather", lambda mine: [mine, dict(mine)])
     ranks.require_same(group, {"--task": "T"})
-
-
-def test_a_single_process_needs_no_communication(tmp_path: Path) -> None:
-    from ledger_lab.training.runners.process_group import ALONE
-
-    def refuse() -> None:
-        raise UserError("no room")
-
-    assert ALONE.gather(1) == [1]
-    assert (ALONE.any(True), ALONE.all(False)) == (True, False)
-    assert ALONE.first(lambda: 2) == ALONE.agree(lambda: 2) == 2
-    assert ALONE.file(tmp_path) == tmp_path
-    with pytest.raises(UserError):
-        ALONE.agree(refuse)

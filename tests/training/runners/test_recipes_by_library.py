@@ -76,34 +76,9 @@ def test_minibatches_are_environment_steps_so_that_their_number_does_not_hang_on
         RL_GAMES.translate(replace(CARTPOLE, horizon=24, minibatches=5))
 
 
-def test_neither_the_training_return_nor_a_clipped_action_changes_a_training() -> None:
-    config = RL_GAMES.translate(CARTPOLE)["params"]["config"]
-    assert "score_to_win" not in config
-    assert config["clip_actions"] is False
-    assert config["bounds_loss_coef"] == 0.0
-
-
-def test_what_skrl_counts_in_timesteps_follows_the_horizon() -> None:
-    config = SKRL.translate(replace(CARTPOLE, horizon=8, max_iterations=10, save_interval=5))
-    assert config["trainer"]["timesteps"] == 80
-    assert config["agent"]["experiment"]["checkpoint_interval"] == 40
-
-
 def test_a_deviation_that_skrl_would_cut_down_is_refused() -> None:
     with pytest.raises(
         UserError, match=r"SKRL limits the standard deviation of actions .* initial_noise_std, which is 8"
     ):
         SKRL.translate(replace(CARTPOLE, initial_noise_std=8.0))
     assert SKRL.translate(replace(CARTPOLE, initial_noise_std=7.0))
-
-
-def test_both_networks_have_the_recipes_layers_and_are_separate() -> None:
-    recipe = replace(CARTPOLE, hidden_dims=(8, 4), activation="relu")
-    network = RL_GAMES.translate(recipe)["params"]["network"]
-    assert network["separate"]
-    assert (network["mlp"]["units"], network["mlp"]["activation"]) == ([8, 4], "relu")
-    models = SKRL.translate(recipe)["models"]
-    assert models["separate"]
-    for role in ("policy", "value"):
-        (network,) = models[role]["network"]
-        assert (network["layers"], network["activations"]) == ([8, 4], "relu")

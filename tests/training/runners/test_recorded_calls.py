@@ -47,12 +47,3 @@ def test_a_phase_lasts_until_the_first_call_or_the_end(calls: int) -> None:
         assert clock._stack[-1] is Phase.RETURNS
         assert [owner.sample() for _ in range(calls)] == [Phase.LEARN] * calls
     assert clock._stack == [Phase.LEARN] and owner.sample is library
-
-
-def test_a_phase_ends_with_an_error() -> None:
-    clock = PhaseClock(0, base=Phase.LEARN)
-    owner = SimpleNamespace(sample=lambda: 1 / 0)
-    for fail in (owner.sample, lambda: owner.sample()):
-        with pytest.raises(ZeroDivisionError), phase_until_call(clock, Phase.RETURNS, owner, "sample"):
-            fail()
-        assert clock._stack == [Phase.LEARN]

@@ -62,8 +62,3 @@ def test_replayed_steps_equal_launched_ones_bit_for_bit_at_joint_limits(physics:
     assert none == 0 and launches == 80 * (1 if newtons_motors else 2) - 1
     assert launched[..., 0].abs().max() > 3.9, "some carts reach the end of the rail, where constraints act"
     assert torch.equal(launched, replayed)
-
-
-def test_recording_of_physics_can_be_turned_off() -> None:
-    _, launches = trajectory(["env.sim.physics.use_cuda_graph=False"], recorded=True)
-    assert launches == 0

@@ -66,15 +66,6 @@ def test_a_high_return_neither_ends_a_training_nor_names_a_checkpoint(tmp_path: 
     assert not (tmp_path / "nn").exists()
 
 
-def test_the_training_uses_the_recorded_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds: list[int] = []
-    seeded = torch.manual_seed
-    monkeypatch.setattr(torch, "manual_seed", lambda value: seeds.append(value) or seeded(value))
-    training, _, _ = trainer(tmp_path, Heard(), seed=0)
-    training.train()
-    assert seeds[-1] == 0, "which the library would ignore"
-
-
 @pytest.mark.parametrize(
     ("group", "name", "value", "complaint"),
     [
@@ -135,47 +126,3 @@ def test_a_configuration_of_isaac_lab_trains_as_it_is(tmp_path: Path) -> None:
     assert list(heard.figures) == [1, 2, 3]
     assert heard.figures[3]["policy_loss"] < 0.0
     assert adapter().load_policy(heard.checkpoints[3], env, agent_cfg)(env.obs_buf).abs().max() <= 1.0
-
-
-def test_incomplete_configurations_of_isaac_lab_are_completed() -> None:
-    agent_cfg = resolved(
-        "agent.params.config.learning_rate=1e-3",
-        "agent.params.config.critic_coef=2.5",
-        "agent.params.config.torch_compile=True",
-        task=STOCK,
-    )
-    config = adapter().prepare(agent_cfg, "cpu", seed=3, max_iterations=7)["params"]["config"]
-    assert (config["learning_rate"], config["critic_coef"], config["torch_compile"]) == (1e-3, 2.5, True)
-    assert (config["device"], config["value_bootstrap"]) == ("cpu", True)
-    batch = adapter().plan(agent_cfg)
-    assert (batch.max_iterations, batch.minibatch_size, batch.save_interval) == (7, 8192, 25)
-    assert batch.minibatch_setting == "agent.params.config.minibatch_size"
-    assert batch.num_envs_step() == 512
-    assert adapter().prepare(resolved(task=STOCK), "cpu")["params"]["config"]["torch_compile"] is False
-    with pytest.raises(UserError, match="has no 'torch_compil': did you mean 'torch_compile'"):
-        resolved("agent.params.config.torch_compil=True", task=STOCK)
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"minibatch_size_per_env": 5}, r"horizon_length 32 is no multiple of minibatch_size_per_env 5"),
-        ({"minibatch_size": 0.5}, r"minibatch_size 0.5: must be a whole number of at least 1"),
-        ({"max_epochs": -1}, r"max_iterations -1: must be a whole number of at least 1"),
-    ],
-)
-def test_an_impossible_batch_is_refused(changes: dict[str, Any], complaint: str) -> None:
-    agent_cfg = resolved()
-    agent_cfg["params"]["config"] |= changes
-    with pytest.raises(ValueError, match=complaint):
-        adapter().plan(adapter().prepare(agent_cfg, "cpu"))
-
-
-def test_a_configuration_of_another_shape_is_refused_in_one_line() -> None:
-    for other, complaint in (
-        ({"params": {"algo": {"name": "a2c_continuous"}}}, r"it has no params.config.name"),
-        ({"params": None}, r"the agent's configuration has no group params"),
-        (object(), r"the agent's configuration has no group params"),
-    ):
-        with pytest.raises(UserError, match=complaint):
-            adapter().prepare(other, "cpu")

@@ -95,24 +95,6 @@ def test_all_processes_begin_with_the_networks_of_the_first(tmp_path: Path, monk
     assert sent == [(*tensor.shape, 0) for model in networks for tensor in model.state_dict().values()]
 
 
-def test_every_training_resets_the_environment_once_without_a_seed_of_the_librarys(tmp_path: Path) -> None:
-    env = Watched()
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        trainer(DIALECT.translate(CARTPOLE), tmp_path / name, env=env).train()
-    assert env.resets == [{}, {}]
-    assert not list(tmp_path.rglob("best*")), "none is chosen by the training's return"
-
-
-def test_statistics_of_episodes_are_not_taken_for_inference(tmp_path: Path) -> None:
-    from skrl.agents.torch import Agent
-
-    built = trainer(DIALECT.translate(CARTPOLE), tmp_path)
-    with recorded_calls(Agent, "record_transition", lambda *_: built._clock._stack[-1]) as phases:
-        built.train()
-    assert set(phases) == {Phase.LOG} and len(phases) == 2 * CARTPOLE.horizon
-
-
 def test_a_timeout_bootstraps_from_the_last_observation_of_the_episode(tmp_path: Path) -> None:
     built = trainer(DIALECT.translate(CARTPOLE), tmp_path)
     recorded: list[dict[str, torch.Tensor]] = []
@@ -151,20 +133,6 @@ def test_steps_skipped_in_half_precision_do_not_end_a_training(tmp_path: Path) -
     assert all(math.isfinite(value) for figures in heard.figures.values() for value in figures.values())
 
 
-def test_losses_are_reported_without_their_weights(tmp_path: Path) -> None:
-    cfg = DIALECT.translate(CARTPOLE)
-    weighed, heard = [], Heard()
-    built = trainer(cfg, tmp_path, heard)
-    built._agent.cfg.value_loss_scale = 4.0
-    track = built._agent.track_data
-    built._agent.track_data = lambda tag, value: (
-        tag == "Loss / Value loss" and weighed.append(value),
-        track(tag, value),
-    )
-    built.train()
-    assert [figures["value_loss"] * 4.0 for figures in heard.figures.values()] == pytest.approx(weighed)
-
-
 def test_isaac_labs_own_configurations_are_trained_and_judged(tmp_path: Path) -> None:
     from ledger_lab.tasks.registry import registered_tasks
     from ledger_lab.training.runners.configs import resolve_configs
@@ -189,17 +157,6 @@ def test_the_value_function_can_see_more_than_the_policy(tmp_path: Path) -> None
     built.train()
     seen = {role: built._agent.models[role].net_container[0].in_features for role in ("policy", "value")}
     assert seen == {"policy": 2, "value": 3}
-
-
-def test_numbers_that_yaml_reads_as_text_become_numbers() -> None:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.configs import resolve_configs
-
-    registered_tasks()
-    _, cfg = resolve_configs("Isaac-Cartpole", "rl_games", [])
-    assert cfg["params"]["config"]["learning_rate"] == 3e-4, "the file says 3e-4"
-    _, cfg = resolve_configs("Isaac-Cartpole", "rl_games", ["agent.params.config.learning_rate=0.01"])
-    assert cfg["params"]["config"]["learning_rate"] == 0.01
 
 
 @pytest.mark.parametrize(

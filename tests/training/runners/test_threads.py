@@ -17,16 +17,6 @@ from tests.fakes.observers import Heard
 from tests.training.runners.test_adapters import Training, configured, every_library
 
 
-def test_the_threads_grow_with_the_work_up_to_those_available() -> None:
-    small = threads_for(16, [64, 64], num_envs=256, minibatch=512, device="cpu")
-    assert small == Threads(act=1, learn=1)
-    large = threads_for(16, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu")
-    assert large == Threads(act=2, learn=7)
-    assert threads_for(4, [128, 128, 128], num_envs=1024, minibatch=3072, device="cpu") == Threads(act=2, learn=4)
-    assert threads_for(3, None, num_envs=1, minibatch=1, device="cpu") == Threads(act=3, learn=3)
-    assert threads_for(3, [64, 64], num_envs=256, minibatch=512, device="cuda:0") == Threads(act=3, learn=3)
-
-
 @every_library
 def test_the_widths_are_read_from_the_configuration_of_each_library(
     library: str, monkeypatch: pytest.MonkeyPatch

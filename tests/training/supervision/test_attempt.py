@@ -90,11 +90,6 @@ def test_every_end_has_its_status(error: BaseException, status: Status, tmp_path
     assert ended.reason is not None and ended.reason.startswith(type(error).__name__)
 
 
-def test_an_unreadable_device_loses_its_figure_and_not_the_end(tmp_path: Path) -> None:
-    ended = live(tmp_path / "journal-1-0.jsonl", RuntimeError("illegal memory access"), peak=RuntimeError("again"))
-    assert (ended.status, ended.peak_gpu_memory_bytes) == (Status.CRASHED, None)
-
-
 def test_a_second_signal_does_not_interrupt_the_end(tmp_path: Path) -> None:
     path = tmp_path / "journal-1-0.jsonl"
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
@@ -186,13 +181,6 @@ def test_a_signal_is_raised_if_no_good_moment_comes_in_time(
                 attempt.leave()
             raise AssertionError("the alarm did not end it")
         assert attempt.exit_status == exit_status
-
-
-def test_a_resumed_attempt_can_be_resumed_again_from_its_start(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal-2-0.jsonl") as journal:
-        with attempt_life(written_into(journal), into(journal), BEGIN, lambda: None, resumable=True) as attempt:
-            signal.raise_signal(signal.SIGTERM)
-        assert attempt.exit_status == 75
 
 
 def test_an_attempt_that_the_supervisor_cannot_record_ends_in_its_own_journal(tmp_path: Path) -> None:

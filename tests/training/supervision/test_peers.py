@@ -111,19 +111,3 @@ def test_a_refusal_is_removed_when_all_others_have_seen_it(tmp_path: Path) -> No
     peers.wait_for_all(60.0)
     other.path.unlink()
     peers.wait_for_all(60.0)
-
-
-def test_other_attempts_and_unfinished_journals_are_ignored(tmp_path: Path) -> None:
-    supervisor(tmp_path, 1, attempt=1).append(end(Status.KILLED))
-    own, unfinished = supervisor(tmp_path, 0, attempt=2), tmp_path / "journal-2-supervisor-1.jsonl"
-    unfinished.write_bytes(b'{"v":2,"seq":0,')
-    damaged = tmp_path / "journal-2-supervisor-2.jsonl"
-    damaged.write_bytes(b"nonsense\nnonsense\n")
-    assert cause(Peers(own.path, 2)) is None
-
-
-def test_an_end_without_a_start_says_nothing_of_any_process(tmp_path: Path) -> None:
-    own = supervisor(tmp_path, 0)
-    Journal(tmp_path / "journal-1-supervisor-1.jsonl").append(end(Status.KILLED, "SIGKILL"))
-    row = end(Status.COMPLETED)
-    assert Peers(own.path, 1).settle(row) is row

@@ -306,32 +306,6 @@ def test_a_hanging_shutdown_is_killed_and_keeps_the_status(tmp_path: Path) -> No
     assert (attempt.shutdown.overdue, attempt.shutdown.signal) == (True, "SIGKILL")
 
 
-def test_a_fault_in_shutdown_is_printed_and_keeps_the_status(tmp_path: Path) -> None:
-    with worker(tmp_path, "crash_in_the_end") as process:
-        assert process.wait(60) == 0
-        assert process.stderr is not None and "SIGSEGV ended the process while it shut down" in process.stderr.read()
-    attempt = attempt_of(tmp_path)
-    assert attempt.status is Status.COMPLETED
-    assert attempt.shutdown is not None
-    expected = ShutdownEnded(wall_ns=attempt.wall_ns, exit_code=None, signal="SIGSEGV", overdue=False)
-    assert replace(attempt.shutdown, anchors={}) == expected
-    assert {"journal-1-0.jsonl", "journal-1-telemetry.jsonl"} <= attempt.shutdown.anchors.keys()
-
-
-def test_journals_of_telemetry_need_not_be_kept(tmp_path: Path) -> None:
-    with worker(tmp_path, "complete") as process:
-        assert process.wait(60) == 0
-    before = attempt_of(tmp_path)
-    (telemetry,) = before.telemetries
-    assert telemetry.path.name == "journal-1-telemetry.jsonl"
-    assert telemetry.of(Telemetry) and not any(journal.of(Telemetry) for journal in before.supervisions)
-    telemetry.path.unlink()
-    after = attempt_of(tmp_path)
-    assert (after.ended, after.shutdown, after.wall_ns) == (before.ended, before.shutdown, before.wall_ns)
-    assert (after.telemetries, after.of(Telemetry)) == ((), [])
-    assert verify_ledger(["--log_root", str(tmp_path)]) == 0
-
-
 def test_without_its_supervisor_the_worker_ends_and_the_run_is_lost(tmp_path: Path) -> None:
     with worker(tmp_path, "wait") as process:
         assert process.stdout is not None and process.stdout.readline() == "working\n"
@@ -406,20 +380,3 @@ def test_no_terminal_stops_the_worker(tmp_path: Path) -> None:
         _, wait_status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(wait_status) in (0, 130), "by its own end, or by that of the terminal"
     assert attempt_of(tmp_path).ended is not None
-
-
-def test_a_meter_that_reads_nonsense_ends_no_training(tmp_path: Path) -> None:
-    from ledger_lab.training.supervision import journals
-
-    said: list[str] = []
-    beating = journals.Heartbeat(os.getpid(), 0, said.append, metered=False)
-    journal = Journal(tmp_path / "journal-1-telemetry.jsonl")
-    beating.journals.append(journal)
-    right = Telemetry(wall_ns=1, host=None, devices=[])
-    sampled = [right, replace(right, wall_ns=-1), replace(right, wall_ns=-1), right]
-    beating._sampler = SimpleNamespace(sample=lambda: sampled.pop(0))  # type: ignore[assignment]
-    assert [beating.beat(at_once=True) for _ in range(4)] == [True, False, False, True]
-    journal.close()
-    (told,) = said
-    assert told.startswith("samples of the machine are left out while they can't be right: Telemetry: ")
-    assert len(read_journal(journal.path).rows) == 2
