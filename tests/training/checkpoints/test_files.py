@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-from collections.abc import Callable
 from pathlib import Path
 
 import onnx

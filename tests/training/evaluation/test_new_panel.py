@@ -12,7 +12,6 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Panel, load_panel
-from ledger_lab.panels.perturbations import KINDS
 from tests.conftest import script
 
 TASKS = ["LedgerLab-Cartpole", "LedgerLab-Ant", "Isaac-Velocity-Flat-AnymalD", "Isaac-Reach-Franka"]

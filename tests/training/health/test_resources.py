@@ -94,6 +94,13 @@ def test_a_slow_leak_is_reported_later_and_a_fast_leak_once() -> None:
     assert told(healthy(4000)) == []
 
 
+def test_late_leaks_and_device_leaks_are_reported() -> None:
+    late = told(held(lambda n: 2000 * MB + max(n - 200, 0) * 3 * MB))
+    assert [event for _, event in late] == [Event.HOST_MEMORY_GROWTH] and late[0][0] > 200
+    device = (replace(seen, device_memory_bytes=seen.iterations * 10 * MB) for seen in healthy())
+    assert [event for _, event in told(device)] == [Event.DEVICE_MEMORY_GROWTH]
+
+
 @pytest.mark.parametrize(
     "memory",
     [

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import math
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console

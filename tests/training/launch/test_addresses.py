@@ -19,7 +19,6 @@ from ledger_lab.training.launch.addresses import (
     interface_towards,
     listening_address,
     machine_addresses,
-    own_address_towards,
     require_private,
 )
 
@@ -99,6 +98,15 @@ def test_public_addresses_are_refused_in_one_line_unless_the_user_allows_them(na
     require_private([name], allow=True)
 
 
+@pytest.mark.parametrize("name", ["debian", "0.0.0.0", "::"])
+def test_all_addresses_are_public_if_one_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    interfaces(monkeypatch, lo="127.0.0.1", eth0="10.0.0.7")
+    require_private([name], allow=False)
+    interfaces(monkeypatch, lo="127.0.0.1", eth0="8.8.8.8")
+    with pytest.raises(UserError, match=rf"{name} is at 8\.8\.8\.8, a public address"):
+        require_private([name], allow=False)
+
+
 def test_addresses_of_gloo_and_nccl_follow_the_named_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     interfaces(monkeypatch, lo="127.0.0.1", eth0="10.0.0.7", eth1="8.8.8.8")
     assert machine_addresses({}) == ["node-0"]
@@ -128,6 +136,15 @@ def test_processes_of_several_machines_do_not_meet_at_a_public_address(monkeypat
     meet: Callable[[], object] = process_group.joined(TWO_MACHINES, on_gpu=False).__enter__
     with pytest.raises(UserError, match="public-0 is at"):
         meet()
+
+
+def test_the_launcher_does_not_listen_at_a_public_address(tmp_path: Path) -> None:
+    flags = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "8.8.8.8:29400"]
+    command = [sys.executable, "-m", "ledger_lab.training.launch.torchrun_agent", "--nnodes", "2", *flags, "nothing.py"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ})
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: 8.8.8.8 is at 8.8.8.8, a public address") and "--allow_public_address" in line
 
 
 @pytest.mark.parametrize(

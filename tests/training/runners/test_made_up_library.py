@@ -8,7 +8,7 @@ import gymnasium as gym
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.libraries import LIBRARIES, Library, dialect_of, require_library
+from ledger_lab.ledger.libraries import LIBRARIES, Library, dialect_of
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 
 

@@ -17,10 +17,9 @@ import pytest
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger.meters.phases import Phase, PhaseClock
+from ledger_lab.ledger.meters.phases import PhaseClock
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.adapter import load_adapter
-from ledger_lab.training.runners.recorded_calls import recorded_calls
 from ledger_lab.training.runners.skrl.dialect import DIALECT
 from tests.fakes.observers import Heard
 from tests.fakes.toy_env import ToyEnv

@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ledger_lab.training import batch as batches
 from ledger_lab.training.batch import plan_threads
-from ledger_lab.training.runners.threads import Threads, threads_for, torch_threads
+from ledger_lab.training.runners.threads import Threads, torch_threads
 from tests.fakes.observers import Heard
 from tests.training.runners.test_adapters import Training, configured, every_library
 

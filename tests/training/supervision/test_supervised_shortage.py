@@ -18,6 +18,26 @@ from tests.fakes.limits import little_memory, tiny_disk
 from tests.fakes.supervised import attempt_of, worker
 
 
+@pytest.mark.parametrize(
+    ("groups", "own", "farther"),
+    [
+        ("0::/job/step", "sys/fs/cgroup/job/step/memory.events", "sys/fs/cgroup/job/memory.events"),
+        ("0::/job/step", "sys/fs/cgroup/job/memory.events", "proc/vmstat"),
+        ("4:memory:/docker/a", "sys/fs/cgroup/memory/memory.oom_control", "proc/vmstat"),
+    ],
+)
+def test_memory_kills_of_other_processes_do_not_count(tmp_path: Path, groups: str, own: str, farther: str) -> None:
+    for name, text in (("proc/self/cgroup", groups), (own, "oom_kill 3\n"), (farther, "oom_kill 5\n")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    kills = OutOfMemoryKills(tmp_path)
+    (tmp_path / farther).write_text("oom_kill 6\n")
+    assert not kills.happened()
+    (tmp_path / own).write_text("oom_kill 4\n")
+    assert kills.happened()
+
+
 def test_only_a_kill_for_memory_just_before_the_exit_counts(tmp_path: Path) -> None:
     counter, now_s = tmp_path / "proc" / "vmstat", [0.0]
     counter.parent.mkdir()

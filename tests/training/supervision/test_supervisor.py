@@ -12,21 +12,16 @@ import termios
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from ledger_lab.cli.verify import verify_ledger
 from ledger_lab.ledger import (
     STATE_FILE,
     DeviceSample,
     EnergyReading,
-    Journal,
-    ShutdownEnded,
     Status,
     Telemetry,
     read_journal,
