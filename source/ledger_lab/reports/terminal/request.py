@@ -149,8 +149,6 @@ class Program:
     """What the script does."""
     examples: tuple[str, ...]
     """Commands to show, each the name of a script with its arguments, like ``report.py --details``."""
-    usage: str | None = None
-    """First lines of the help, if the flags do not say all."""
     everyday: tuple[str, ...] = ()
     """Flags that ``--help`` shows, in this order, while ``--help_all`` shows all; all own flags if empty."""
 
@@ -160,7 +158,6 @@ class Program:
         return Parser(
             self.everyday,
             prog=prog,
-            usage=None if self.usage is None else self.usage.replace(self.name, prog),
             description=f"{self.description}\n\ndocs/glossary.md defines all terms.",
             epilog="\n".join(["examples:", *(f"  ./isaaclab.sh -p scripts/{each}" for each in self.examples)]),
             formatter_class=HelpFormatter,

@@ -47,12 +47,6 @@ class SearchRequest(TrainingsRequest):
 
     program = Program(
         name="search.py",
-        usage=(
-            "search.py [-h] [--log_root LOG_ROOT | --on CLUSTER [--at_once N]] [--dry_run] SEARCH\n"
-            "       search.py [--log_root LOG_ROOT | --on CLUSTER] --status [--all]\n"
-            "                 [--json FILE] SEARCH\n"
-            "       search.py --on CLUSTER --cancel SEARCH"
-        ),
         description=(
             "Search for the recipe that reaches the target in the least time, or for the least cost. A search file "
             "lists hyperparameters with their ranges, a budget, and training seeds.\n\n"

@@ -73,11 +73,6 @@ class StudyRequest(TrainingsRequest):
 
     program = Program(
         name="study.py",
-        usage=(
-            "study.py [-h] [--log_root LOG_ROOT] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
-            "       study.py [--on CLUSTER] [--at_once N] [--nodes N] [--dry_run] STUDY [-- TRAIN_ARGUMENT ...]\n"
-            "       study.py [--on CLUSTER] (--status | --cancel) STUDY"
-        ),
         description=(
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
