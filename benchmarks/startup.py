@@ -26,8 +26,12 @@ from ledger_lab.reports.terminal.findings import write_findings
 from ledger_lab.reports.terminal.progress import Progress
 
 _HELP, _END = "--help", "end"
-_STAGES = {"check": "run ", "simulation": "training ", "training": "task "}
-"""Each stage of a training, and how the first line begins that ``train.py`` prints after it."""
+_STAGES: dict[str, tuple[str, ...]] = {
+    "check": ("run ",),
+    "simulation": ("training",),
+    "training": ("✓", "✗", "task "),
+}
+"""Each stage of a training, and how the first line may begin that ``train.py`` of any checkout prints after it."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from benchmarks.startup import Spent, stages
 LINES = [
     "run abc · LedgerLab-Cartpole",
     "starting the simulation …",
-    "training …",
-    "training 1/1",
-    "task LedgerLab-C",
+    "training, iteration …",
+    "training, iteration 1/1",
+    "✗ NOT SCORED",
     "",
 ]
 

@@ -147,7 +147,7 @@ def test_an_array_of_four_is_trained_two_at_once_and_reported(cluster: Cluster, 
     )
     assert "4 wait or run" in site.script("study", *asked).stdout, "nothing is submitted twice"
     here = site.script("study", str(study), "--log_root", str(site.log_root))
-    assert "4 wait or run on two" in here.stdout and "training …" not in here.stdout, here.stderr
+    assert "4 wait or run on two" in here.stdout and "training, iteration" not in here.stdout, here.stderr
     job = json.loads((site.submission / "submission.json").read_text())["job"]
     wait_until(lambda: cluster.has_ended(job), "all have ended", 900, 2)
     reported = site.script("study", *asked)
