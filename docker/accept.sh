@@ -95,7 +95,7 @@ step "a first training compiles no kernel"
 first_training='
     find "$WARP_CACHE_PATH" -type f | sort >/tmp/before
     timeout --preserve-status "$@" >/tmp/output || test $? = 75 || { cat /tmp/output; exit 1; }
-    grep -q "judging the last policy" /tmp/output
+    grep -q "scoring the last policy" /tmp/output
     find "$WARP_CACHE_PATH" -type f | sort | diff /tmp/before -
     echo "no kernel beyond $(wc -l </tmp/before) in the image"'
 for task in ${TASKS-$(cd source/ledger_lab/tasks/pretrained && echo LedgerLab-*)}; do
