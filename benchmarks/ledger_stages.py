@@ -45,7 +45,7 @@ def _measure(root: Path) -> dict[str, float]:
         spent_s[name] = _processor_s() - began_s
 
     with stage("read"):
-        ledger = read_ledger(root)
+        ledger = read_ledger(root, listed=True)
     with stage("summarize"):
         contents = select_in(ledger, most=SHOWN_RUNS).contents
     with stage("render"), Path(os.devnull).open("w", encoding="utf-8") as nowhere:

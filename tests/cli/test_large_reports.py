@@ -17,14 +17,15 @@ import ledger_lab.cli.page
 import ledger_lab.cli.report
 from benchmarks.synthetic_ledger import write_ledger
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import Ledger, LedgerDamageError, read_ledger
+from ledger_lab.ledger import Ledger, LedgerDamageError, read_ledger, reader
+from ledger_lab.ledger.comparability import settings
 from ledger_lab.reports import selection, summarize_run
 
 
 def test_summaries_on_all_cores_equal_those_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_ledger(tmp_path, runs=5, rows=150)
     runs = read_ledger(tmp_path).runs
-    alone = [summarize_run(run) for run in runs]
+    alone = [(summarize_run(run), settings(run.declared)) for run in runs]
     assert selection.summarize_runs(runs) == alone
     monkeypatch.setattr(selection, "_PARALLEL_FROM", 1)
     monkeypatch.setattr(selection, "_BATCH", 2)
@@ -55,6 +56,26 @@ def test_a_run_that_is_removed_while_it_is_read_hides_no_others(
     told = capsys.readouterr()
     assert [run["run_id"] for run in json.loads(told.out)["runs"]] == [ids[0], ids[2]]
     assert "the run was removed while the ledger was read" in told.err
+
+
+def test_of_many_runs_only_those_that_are_shown_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ledger(tmp_path, runs=12, rows=480)
+    asked = ["--log_root", str(tmp_path)]
+    assert build_report([*asked, "--json", "-"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr(reader, "_MANY", 11)
+    assert build_report([*asked, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == whole
+    oldest = sorted(tmp_path.rglob("journal-1-0.jsonl"))[0]
+    oldest.write_bytes(oldest.read_bytes().replace(b'"needed":231', b'"needed":230'))
+    monkeypatch.setattr(ledger_lab.cli.report, "SHOWN_RUNS", 2)
+    assert build_report(asked) == 0, "it is of another cohort than the newest two"
+    assert "left out" not in capsys.readouterr().out
+    assert build_report([*asked, "--json", "-"]) == 1
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)["runs"]) == 11 and str(oldest) in told.err
 
 
 def test_bottlenecks_are_shown_of_named_runs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

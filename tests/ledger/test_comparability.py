@@ -101,7 +101,7 @@ def test_runs_that_measure_different_things_are_pooled_nowhere(
 def test_what_pooled_runs_differ_in_is_named(tmp_path: Path) -> None:
     runs = written(tmp_path, stop_on=["stall"], request={"limit_s": 60.0}, held_out_slots=3)
     summaries = [summarize_run(run) for run in runs]
-    (cohort,) = summarize_cohorts(summaries, declarations={run.run_id: run.declared for run in runs})
+    (cohort,) = summarize_cohorts(summaries, declared_settings={run.run_id: settings(run.declared) for run in runs})
     assert cohort.differs_in == ["request", "stop_on", "held_out_slots"]
     (option,) = measured_options(scaled_runs(runs, summaries))
     assert "its runs differ in request, stop_on, held_out_slots" in option.notes

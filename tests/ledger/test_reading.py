@@ -189,11 +189,11 @@ def test_several_processes_read_the_same_as_one(ledger: Path, monkeypatch: pytes
         monkeypatch.setattr(
             reader,
             "_jobs",
-            lambda directories: [(sum(each.values()), [path], None) for path, each in directories.items()],
+            lambda directories, **_: [(sum(each.values()), [path], None) for path, each in directories.items()],
         )
     together = read_ledger(ledger, on_progress=lambda *each: seen.append(each))
-    assert [(run.run_id, run.rows) for run in together.runs] == [(run.run_id, run.rows) for run in alone.runs]
     assert ("attempts" in vars(together.runs[0])) == (batch == 1), "what is not asked for is not transferred"
+    assert [(run.run_id, run.rows) for run in together.runs] == [(run.run_id, run.rows) for run in alone.runs]
     assert [each.path for each in together.journals] == [each.path for each in alone.journals]
     assert together == alone
     total = sum(path.stat().st_size for path in find_journals(ledger))

@@ -35,7 +35,7 @@ def test_the_report_shows_each_kind_of_event_once(tmp_path: Path, capsys: pytest
             )
         journal.append(ended(Status.STOPPED, 9 * SECOND, "HealthEvent: entropy_collapse: evidence 3"))
     asked = ["--log_root", str(tmp_path / "logs")]
-    build_report(asked)
+    build_report([*asked, "aa"])
     lines = capsys.readouterr().out.splitlines()
     assert "HealthEvent: entropy_collapse: evidence 3" in lines
     assert "kl_out_of_range at iteration 2 (2 times): evidence 2; advice" in lines

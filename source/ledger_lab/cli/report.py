@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import pkgutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import Status
+from ledger_lab.ledger import LedgerDamageError, Status
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports import (
     absent_cohort_lines,
@@ -19,10 +19,17 @@ from ledger_lab.reports import (
     render_report,
     render_repricing,
     render_run,
-    summarize_run,
 )
 from ledger_lab.reports.cohort_summary import missing_runs
-from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, Selection, json_flag, runs_flag, select
+from ledger_lab.reports.selection import (
+    SHOWN_RUNS,
+    PricedRequest,
+    Selection,
+    json_flag,
+    runs_flag,
+    select,
+    summarize_runs,
+)
 from ledger_lab.reports.terminal.console import make_console, write_json
 from ledger_lab.reports.terminal.request import Program, flag
 from ledger_lab.wings import PARTS, required_part
@@ -39,6 +46,9 @@ VIEWS = {
 }
 """Views of a ledger beside the table, by their names on the command line: a function, or the part of a wing."""
 
+_COMPARED = 100
+"""Largest number of other runs that advice compares with; the newest ones."""
+
 _WATCHED = (Status.RUNNING, Status.LOST, Status.PREEMPTED)
 """Statuses of runs that may need attention."""
 
@@ -54,8 +64,8 @@ class ReportRequest(PricedRequest):
             "environment steps per second. Failed runs are shown, too. If you name one run, the report shows "
             "everything about it. "
             f"The table shows at most {SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts; "
-            "--json writes all runs. If a journal is damaged, its run is left out, and the exit status is 1. "
-            "scripts/verify_ledger.py then shows the damage.\n\n"
+            "--json writes all runs. If a journal of a run that is shown is damaged, the run is left out, and the exit "
+            "status is 1. scripts/verify_ledger.py then shows the damage.\n\n"
             "views (report.py VIEW --help explains a view):\n"
             "  compare    compare two cohorts or runs: time to the target, and cost\n"
             "  page       write an HTML page with tables and plots\n"
@@ -120,15 +130,14 @@ def build_report(argv: Sequence[str]) -> int:
 
 
 def _as_json(request: ReportRequest, found: Selection) -> dict[str, object]:
-    """Return all figures as plain JSON values; bottlenecks only of runs that the user names."""
+    """Return all figures; bottlenecks only of runs that the user names."""
     contents, declared = found.contents, found.ledger.cohorts
     bottlenecks = _bottlenecks(found) if request.runs else {}
-    explained = {run_id: asdict(bottleneck) for run_id, bottleneck in bottlenecks.items()}
     missing = missing_runs(declared, contents.summaries)
     return {
         "asked_price": found.asked_price,
-        "runs": [{**each.to_json(), "bottleneck": explained.get(each.run_id)} for each in contents.summaries],
-        "cohorts": [each.to_json() for each in contents.cohorts],
+        "runs": [{**vars(each), "bottleneck": bottlenecks.get(each.run_id)} for each in contents.summaries],
+        "cohorts": contents.cohorts,
         "declared_cohorts": [
             {"cohort": c.name, "declared_runs": c.size, "missing_runs": missing[c.name], "runs": list(c.run_ids)}
             for c in declared
@@ -141,7 +150,7 @@ def _show(request: ReportRequest, found: Selection) -> None:
     console, contents = make_console(), found.contents
     if found.price is not None:
         console.print(render_repricing(found.price, contents.summaries))
-    one = len(contents.summaries) == 1
+    one = bool(request.runs) and len(contents.summaries) == 1
     if not one:
         console.print(render_report(contents.summaries, contents.cohorts, console.width))
     if one or request.details:
@@ -178,8 +187,10 @@ def _bottlenecks(found: Selection) -> dict[str, Bottleneck]:
     from ledger_lab.reports.bottleneck import find_bottlenecks  # few reports need it
 
     contents = found.contents
-    known = {each.run_id: each for each in contents.summaries}
-    tasks = {each.task for each in contents.summaries}
-    alike = [run for run in found.ledger.runs if run.declared.task in tasks]
-    everything = [(run, known.get(run.run_id) or summarize_run(run)) for run in alike]
-    return find_bottlenecks(contents.runs, contents.summaries, everything)
+    known, tasks = {each.run_id for each in contents.summaries}, {each.task for each in contents.summaries}
+    others = [run for run in found.ledger.runs if run.task in tasks and run.run_id not in known][-_COMPARED:]
+    pairs = [*zip(contents.runs, contents.summaries, strict=True)]
+    for run, each in zip(others, summarize_runs(others), strict=True):
+        if not isinstance(each, LedgerDamageError):
+            pairs.append((run, each[0]))
+    return find_bottlenecks(contents.runs, contents.summaries, pairs)

@@ -11,9 +11,10 @@ from typing import Any
 
 from ledger_lab.files import unless_stale
 from ledger_lab.ledger.assembly import assemble_run
-from ledger_lab.ledger.content import JournalContent, read_journal
+from ledger_lab.ledger.content import JournalContent, decode_line, open_journal, read_journal
 from ledger_lab.ledger.cores import map_on_cores
-from ledger_lab.ledger.declarations import CohortDeclared
+from ledger_lab.ledger.declarations import CohortDeclared, RunDeclared
+from ledger_lab.ledger.encoding import GENESIS
 from ledger_lab.ledger.listing import Journals, LedgerDamageError, list_directory, list_journals
 from ledger_lab.ledger.runs import Cohort, Ledger, Run
 
@@ -22,6 +23,12 @@ _PARALLEL_FROM = 32 << 20
 
 _BATCH = 8 << 20
 """Total size of the journals that a process reads at a time [B]. Of a larger directory, it reads one journal."""
+
+_DECLARATION = 1 << 17
+"""Size of the longest declaration by which a run is listed [B]."""
+
+_MANY = 1000
+"""Number of directories above which runs can be listed by their declarations."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes of journals that were read, and the bytes to read in all."""
@@ -43,7 +50,9 @@ class _Directory:
     damage: list[LedgerDamageError] = field(default_factory=list)
 
 
-def read_ledger(root: Path, *, on_progress: OnProgress | None = None, tolerate_damage: bool = False) -> Ledger:
+def read_ledger(
+    root: Path, *, on_progress: OnProgress | None = None, tolerate_damage: bool = False, listed: bool = False
+) -> Ledger:
     """Read every run under a directory.
 
     Every line of every journal is verified, and every row is checked. Other processes may write to the ledger at the
@@ -53,6 +62,8 @@ def read_ledger(root: Path, *, on_progress: OnProgress | None = None, tolerate_d
         root: The directory, by default ``logs``.
         on_progress: Called with the bytes of journals that were read, and the bytes to read in all.
         tolerate_damage: Whether to leave damaged runs out and list the damage, instead of raising the first damage.
+        listed: Whether to read only the declarations of more than a thousand runs. The rest of a run is read, verified
+            and checked when somebody asks for it; see :meth:`~ledger_lab.ledger.runs.Run.reference`.
 
     Returns:
         The ledger; empty if there is no journal.
@@ -63,14 +74,14 @@ def read_ledger(root: Path, *, on_progress: OnProgress | None = None, tolerate_d
     """
     listing = list_journals(root)
     directories = listing.directories
-    jobs = [*_jobs(directories)]
+    listed = listed and len(directories) > _MANY
+    jobs = [*_jobs(directories, listed=listed)]
     whole, done = sum(size for size, *_ in jobs), 0
     is_large = whole >= _PARALLEL_FROM
     found: dict[str, _Directory] = {}
     reads: dict[str, list[_Read]] = {}
-    for job, read in zip(
-        jobs, map_on_cores(partial(_read_job, directories, is_large), jobs, parallel=is_large), strict=True
-    ):
+    read_job = partial(_read_job, directories, is_large, listed)
+    for job, read in zip(jobs, map_on_cores(read_job, jobs, parallel=is_large), strict=True):
         size, paths, name = job
         if name is None:
             found |= zip(paths, read, strict=True)
@@ -103,13 +114,13 @@ def read_run(directory: Path) -> Run:
     return found.run
 
 
-def _jobs(directories: Mapping[str, Journals]) -> Iterator[_Job]:
-    """Divide a ledger into jobs of similar size. Of a large directory, a job reads one journal."""
+def _jobs(directories: Mapping[str, Journals], *, listed: bool) -> Iterator[_Job]:
+    """Divide a ledger into jobs of similar size. Of a large directory, a job reads one journal, unless it is listed."""
     batch: list[str] = []
     filled = 0
     for path, journals in directories.items():
         size = sum(journals.values())
-        if size >= _BATCH:
+        if size >= _BATCH and not listed:
             yield from ((each, [path], name) for name, each in journals.items())
             continue
         batch.append(path)
@@ -121,18 +132,34 @@ def _jobs(directories: Mapping[str, Journals]) -> Iterator[_Job]:
         yield filled, batch, None
 
 
-def _read_job(directories: Mapping[str, Journals], is_large: bool, job: _Job) -> list[Any]:
+def _read_job(directories: Mapping[str, Journals], is_large: bool, listed: bool, job: _Job) -> list[Any]:
     """Read some directories, or one journal. Of many runs, only references are kept."""
     _, paths, name = job
     if name is not None:
         return [_read(paths[0], name)]
     found = []
     for path in paths:
+        if listed and (reference := _listed_run(path, directories[path])) is not None:
+            found.append(_Directory(reference))
+            continue
         directory = _read_directory(path, (_read(path, each, summed=not is_large) for each in directories[path]))
         if is_large and directory.run is not None:
             directory.run = directory.run.reference()
         found.append(directory)
     return found
+
+
+def _listed_run(directory: str, journals: Journals) -> Run | None:
+    """Return a reference to the run of a directory by its declaration alone; ``None`` if it has to be read."""
+    name = next(iter(journals))
+    try:
+        with open_journal(path := Path(directory, name)) as file:
+            line, end, _ = file.read(_DECLARATION).partition(b"\n")
+        first = decode_line(path, line + end, 0, GENESIS)
+    except (LedgerDamageError, OSError):
+        return None
+    declared = first.data
+    return Run.reference_to(path.parent, declared, first.time) if isinstance(declared, RunDeclared) else None
 
 
 def _read_directory(directory: str, reads: Iterable[_Read]) -> _Directory:

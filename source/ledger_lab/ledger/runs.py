@@ -196,6 +196,11 @@ class Run:
         return self.declared.cohort
 
     @cached_property
+    def task(self) -> str:
+        """Its task."""
+        return self.declared.task
+
+    @property
     def rows(self) -> int:
         """Number of rows of all its attempts."""
         return sum(journal.count for attempt in self.attempts for journal in attempt.journals)
@@ -206,9 +211,14 @@ class Run:
         A report of many thousand runs shows some of them. To read these again takes less time than to keep all, and to
         send them between processes.
         """
-        reference = object.__new__(type(self))
-        names = ("directory", "declared_at", "run_id", "cohort", "rows")
-        vars(reference).update({name: getattr(self, name) for name in names})
+        return self.reference_to(self.directory, self.declared, self.declared_at)
+
+    @classmethod
+    def reference_to(cls, directory: Path, declared: RunDeclared, declared_at: datetime) -> Self:
+        """Return such a reference to the run that a directory declares."""
+        reference = object.__new__(cls)
+        named = {"run_id": declared.run_id, "cohort": declared.cohort, "task": declared.task}
+        vars(reference).update({"directory": directory, "declared_at": declared_at, **named})
         return reference
 
     if not TYPE_CHECKING:

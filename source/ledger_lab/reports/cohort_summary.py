@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledger_lab.ledger import Cohort, Run, RunDeclared, Status
-from ledger_lab.ledger.comparability import differing, settings
+from ledger_lab.ledger import Cohort, Run, Status
+from ledger_lab.ledger.comparability import differing
 from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, RunCost, cohort_cost
 from ledger_lab.ledger.costs.model import sum_if_known
 from ledger_lab.ledger.costs.prices import Price
@@ -464,7 +464,7 @@ def summarize_cohorts(
     summaries: Sequence[RunSummary],
     declared: Sequence[Cohort] = (),
     earlier: EarlierRuns | None = None,
-    declarations: Mapping[str, RunDeclared] | None = None,
+    declared_settings: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[CohortSummary]:
     """Compute the cost of each cohort. Runs with different yardsticks are never added up.
 
@@ -473,7 +473,8 @@ def summarize_cohorts(
         declared: The ledger's cohorts of declared size. They list all their runs, so that a run outside the summaries
             does not count as missing.
         earlier: Runs whose checkpoints the runs began with; by default, only what the declarations record.
-        declarations: Declarations of the runs by run id, to name in what they differ; ``None`` to leave that out.
+        declared_settings: The :func:`~ledger_lab.ledger.comparability.settings` of the runs by run id, to name in what
+            they differ; ``None`` to leave that out.
 
     Returns:
         One summary per cohort and yardstick, in the order of their first runs.
@@ -482,8 +483,8 @@ def summarize_cohorts(
     by_name, missing = {cohort.name: cohort for cohort in declared}, missing_runs(declared, summaries)
     found = []
     for (name, _), members in groups.items():
-        known = {} if declarations is None or name is None else declarations
-        named = [settings(known[each.run_id]) for each in members if each.run_id in known]
+        known = {} if declared_settings is None or name is None else declared_settings
+        named = [known[each.run_id] for each in members if each.run_id in known]
         facts = _CohortFacts(
             members, by_name.get(name or ""), missing.get(name or ""), earlier or EarlierRuns(), differing(named)
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ledger_lab.errors import UserError, nearest
-from ledger_lab.ledger import Ledger, LedgerDamageError, Run, RunDeclared, read_ledger
+from ledger_lab.ledger import Ledger, LedgerDamageError, Run, read_ledger
+from ledger_lab.ledger.comparability import settings
 from ledger_lab.ledger.cores import map_on_cores
 from ledger_lab.ledger.costs.prices import Price, load_price_book, resolve_price
 from ledger_lab.ledger.find import require_ledger, tell_damage, telling_damage
@@ -155,23 +157,20 @@ def select_in(
     chosen, cohorts = {run.run_id for run in runs}, {run.cohort for run in runs} - {None}
     together = [run for run in ledger.runs if run.run_id in chosen or run.cohort in cohorts]
     known: dict[str, RunSummary] = {}
-    declarations: dict[str, RunDeclared] = {}
+    declared: dict[str, Mapping[str, str]] = {}
     lost: dict[str, LedgerDamageError] = {}
-    for run, summary in zip(together, summarize_runs(together, price), strict=True):
-        try:
-            if isinstance(summary, LedgerDamageError):
-                raise summary
-            declarations[run.run_id] = run.declared
-            known[run.run_id] = summary
-        except LedgerDamageError as error:
-            lost[run.run_id] = error.with_traceback(None)
+    for run, found in zip(together, summarize_runs(together, price), strict=True):
+        if isinstance(found, LedgerDamageError):
+            lost[run.run_id] = found
+        else:
+            known[run.run_id], declared[run.run_id] = found
     if lost and not chosen & known.keys():
         raise next(iter(lost.values()))
     sound = tuple(run for run in ledger.runs if run.run_id not in lost)
     ledger = replace(ledger, runs=sound, damage=(*ledger.damage, *lost.values()))
     runs = [run for run in runs if run.run_id in known]
     earlier = EarlierRuns({run.run_id: run for run in sound}, price)
-    together_summarized = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declarations)
+    together_summarized = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declared)
     return Selection(ledger, names, Contents(runs, [known[run.run_id] for run in runs], together_summarized), price)
 
 
@@ -186,7 +185,7 @@ def whole_ledger(log_root: Path) -> Ledger:
     """
     require_ledger(log_root)
     with telling_damage(), ReadingProgress(make_console(sys.stderr), "reading journals, MB") as progress:
-        ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True)
+        ledger = read_ledger(log_root, on_progress=progress.show, tolerate_damage=True, listed=True)
         if ledger.damage and not ledger.runs:
             raise ledger.damage[0]
     tell_damage(ledger.damage)
@@ -215,7 +214,11 @@ def selected_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     return [run for run in runs if run.run_id.startswith(begun) or run.cohort in begun]
 
 
-def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunSummary | LedgerDamageError]:
+Summarized = tuple[RunSummary, Mapping[str, str]]
+"""Every figure of a run, and the settings that it declared, see :func:`~ledger_lab.ledger.comparability.settings`."""
+
+
+def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[Summarized | LedgerDamageError]:
     """Compute every figure of each run, or tell its damage; many runs are distributed over all cores.
 
     Args:
@@ -223,16 +226,18 @@ def summarize_runs(runs: Sequence[Run], price: Price | None = None) -> list[RunS
         price: Price that replaces the declared prices.
     """
     batches = [runs[start : start + _BATCH] for start in range(0, len(runs), _BATCH)]
-    summarized = map_on_cores(partial(_summarize_batch, price), batches, parallel=len(runs) >= _PARALLEL_FROM)
+    many = len(runs) >= _PARALLEL_FROM
+    summarized = map_on_cores(partial(_summarize_batch, price, many), batches, parallel=many)
     return [summary for batch in summarized for summary in batch]
 
 
-def _summarize_batch(price: Price | None, runs: Sequence[Run]) -> list[RunSummary | LedgerDamageError]:
-    """Compute every figure of a batch of runs, which are read again: they may have changed."""
-    found: list[RunSummary | LedgerDamageError] = []
-    for run in runs:
+def _summarize_batch(price: Price | None, many: bool, runs: Sequence[Run]) -> list[Summarized | LedgerDamageError]:
+    """Compute every figure of a batch of runs, which are read again: they may have changed. Of many, no row is kept."""
+    found: list[Summarized | LedgerDamageError] = []
+    for each in runs:
+        run = copy(each) if many else each
         try:
-            found.append(summarize_run(run, price))
+            found.append((summarize_run(run, price), settings(run.declared)))
         except LedgerDamageError as error:
             found.append(error.with_traceback(None))
     return found

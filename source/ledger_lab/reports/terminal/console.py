@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 import traceback
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+import orjson
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -239,12 +239,13 @@ def write_json(name: str, content: Mapping[str, Any]) -> None:
 
     Args:
         name: The file; ``-`` means standard output.
-        content: Plain JSON values.
+        content: JSON values, and dataclasses of them.
 
     Raises:
         UserError: If the file can't be written.
     """
-    write_output(name, json.dumps(content, indent=2, allow_nan=False) + "\n")
+    options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+    write_output(name, orjson.dumps(content, option=options).decode())
 
 
 def tell_error(error: BaseException, console: Console | None = None, log: Path | None = None) -> int:
