@@ -22,7 +22,7 @@ from ledger_lab.ledger.costs.time_to_target import RunTime
 from ledger_lab.reports.checkpoints import share_of
 from ledger_lab.reports.cohort_summary import CohortSummary, median_time_cell, summarize_cohorts
 from ledger_lab.reports.summary import RunSummary, summarize_run
-from ledger_lab.units import MISSING, duration, percent, quantity, share_within, target_share, usd
+from ledger_lab.units import MISSING, duration, percent, quantity, share_within, usd
 from tools.study_tables import algorithms_table, budget_table, median_words, update_to_data_table
 
 BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
@@ -30,13 +30,11 @@ BEGIN, END = "<!-- {}, made from records/ -->", "<!-- end of {} -->"
 
 _COLUMNS = (
     "task",
-    "panel, target",
     "runs that reached it",
     "success (95 %)",
-    "wall-clock to target",
+    "time to target",
     "environment steps",
     "cost per target-reaching checkpoint",
-    "physics engine, hardware",
     "under another engine",
 )
 _PHASES = {
@@ -208,13 +206,11 @@ def _cells(cohort: CohortSummary, runs: Sequence[Run], members: Sequence[RunSumm
     """Return the cells of some runs: the lowest success, and medians of time and cost."""
     return (
         _what(cohort.task, runs),
-        f"`{members[0].panel}`, {target_share(cohort.target_success)}",
         f"{cohort.target_reaching_runs} of {max(cohort.declared_runs or 0, cohort.runs)}",
         _success(runs, members),
         _time(cohort, runs),
         _steps(members) + _before(_beginnings(runs), "env_steps", quantity),
-        _cost(cohort, members) + _before(_beginnings_elsewhere(runs), "usd", usd),
-        f"{_engines(runs)}, {_hardware(runs, members)}",
+        _cost(cohort) + _before(_beginnings_elsewhere(runs), "usd", usd),
         _elsewhere(runs, members),
     )
 
@@ -288,33 +284,12 @@ def _steps(members: Sequence[RunSummary]) -> str:
     return median_words(steps, quantity)  # its rules hold for steps, too
 
 
-def _cost(cohort: CohortSummary, members: Sequence[RunSummary]) -> str:
-    """Return the cost per target-reaching policy, with the price."""
+def _cost(cohort: CohortSummary) -> str:
+    """Return the cost per target-reaching policy."""
     amount = cohort.usd_per_target_reaching_checkpoint
     if amount is None and cohort.at_least_usd is None:
         return MISSING
-    spent = f"> {usd(cohort.at_least_usd)}" if amount is None else usd(amount)
-    prices = sorted({each.usd_per_hour for each in members if each.usd_per_hour is not None})
-    return f"{spent} at {' / '.join(map(usd, prices))} an hour" if prices else spent
-
-
-def _engines(runs: Sequence[Run]) -> str:
-    """Return the physics engines of runs."""
-    return " / ".join(f"`{name}`" for name in dict.fromkeys(run.declared.physics for run in runs))
-
-
-def _hardware(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
-    """Return the hardware of runs; without an accelerator, also the number of busy cores."""
-    names: dict[str, None] = {}
-    for run in runs:
-        facts, devices = run.declared.hardware, run.declared.devices
-        times = f"{devices} × " if devices > 1 else ""
-        names[times + (facts.get("accelerator") or f"{facts['cpu_cores']} cores of {facts['cpu']}")] = None
-    hardware = " / ".join(names)
-    cores = [each.host.cpu_s_per_s for each in members if each.host is not None]
-    if not cores or any(run.declared.hardware.get("accelerator") for run in runs):
-        return hardware
-    return f"{hardware}, {' to '.join(dict.fromkeys(f'{busy:.1f}' for busy in (min(cores), max(cores))))} busy"
+    return f"> {usd(cohort.at_least_usd)}" if amount is None else usd(amount)
 
 
 def _elsewhere(runs: Sequence[Run], members: Sequence[RunSummary]) -> str:
