@@ -64,12 +64,6 @@ def test_the_light_build_takes_the_same_file(tmp_path: Path) -> None:
     assert {"docker/Dockerfile", "ledger_lab:light", "KERNELS=", "SYSTEM_PACKAGES="} <= {*lines}
 
 
-def test_an_unknown_builder_is_one_line_and_status_2(tmp_path: Path) -> None:
-    finished = build(tmp_path, BUILDER="make")
-    assert (finished.returncode, finished.stdout) == (2, "")
-    assert finished.stderr == "docker/build.sh: BUILDER=make is none of docker, podman and buildah\n"
-
-
 def required_by(*names: str, without: str = "") -> set[str]:
     """Return packages and all that their metadata require, but for one."""
     found, waiting = set(names), [(name, "") for name in names]
@@ -130,20 +124,6 @@ def test_all_sections_are_the_whole_lock_file() -> None:
     assert selected(*described["SECTIONS"].split()) == locked
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("Everything",), "main.in has no section Everything: choose from Simulation, "),
-        (("Building", "--without", "open4d"), "main.lock has no package open4d"),
-    ],
-)
-def test_an_unknown_section_or_package_is_one_line(arguments: tuple[str, ...], said: str) -> None:
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        selected(*arguments)
-    assert failed.value.returncode == 2
-    assert said in failed.value.stderr
-
-
 def test_a_lock_file_that_is_not_the_declared_one_is_refused(tmp_path: Path) -> None:
     finished = subprocess.run(
         [
@@ -193,10 +173,3 @@ def test_services_have_a_read_only_root_and_group_0(service: str) -> None:
         "home": "/home/ledger_lab",
     }
     assert set(compose["volumes"]) == {"logs", "home"}
-
-
-def test_the_devcontainer_edits_what_the_image_runs() -> None:
-    described = json.loads(without_comments(ROOT / ".devcontainer" / "devcontainer.json"))
-    assert (ROOT / ".devcontainer" / described["build"]["dockerfile"]).resolve() == DOCKER / "Dockerfile"
-    assert f"WORKDIR {described['workspaceFolder']}" in DOCKERFILE
-    assert f"useradd --uid 1000 --gid 0 --no-create-home --home-dir /home/{described['remoteUser']} " in DOCKERFILE

@@ -345,18 +345,6 @@ def test_threads_change_no_identity_and_the_engine_does() -> None:
     assert describe_simulation(task_cfg("LedgerLab-Cartpole", WARP)) != described[0]
 
 
-def test_tasks_of_others_have_the_engine_with_their_settings_for_mujoco_warp() -> None:
-    from ledger_lab.tasks.registry import registered_tasks
-
-    registered_tasks()
-    native, warp = (task_cfg("Isaac-Ant", choice).sim.physics for choice in (_CHOICE, WARP))
-    different = {"class_type", "solver_type", "cpu_threads", "use_mujoco_contacts"}
-    for name, value in vars(warp.solver_cfg).items():
-        if name not in different:
-            assert getattr(native.solver_cfg, name) == value, name
-    assert native.num_substeps == warp.num_substeps
-
-
 def test_isaac_labs_own_tasks_are_simulated() -> None:
     from ledger_lab.mujoco_cpu.solver import NativeSolver
     from ledger_lab.tasks.registry import registered_tasks

@@ -9,8 +9,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from ledger_lab.errors import UserError
-
 WORLDS = 5
 MODEL = """
 <mujoco>
@@ -255,20 +253,6 @@ def test_contacts_stay_where_they_are_when_a_world_has_other_centers_of_mass(at:
     assert contacts_of(long_body(at, com="0 1.5 .5")) == expected and expected
     for world in range(WORLDS):
         assert contacts_found(warp_data, world) == expected, world
-
-
-def test_sleeping_bodies_are_refused() -> None:
-    with pytest.raises(UserError, match="cannot let bodies sleep"):
-        made(1, flag='sleep="enable"')
-
-
-def test_the_members_of_a_structure_are_read_from_its_code() -> None:
-    from ledger_lab.mujoco_cpu.threads import own_layout
-
-    code = "struct Job {\n    i64 a, b;  // c; d\n    void (*run)(void*, i64);\n    float *e, *f; const void* g[2];\n};"
-    made = own_layout(code, "Job")
-    assert [name for name, *_ in made._fields_] == ["a", "b", "run", "e", "f", "g"]
-    assert [getattr(made, name).offset for name in ("a", "run", "f", "g")] == [0, 16, 32, 40]
 
 
 def test_the_kernels_that_threads_share_exist_and_add_to_no_common_numbers() -> None:

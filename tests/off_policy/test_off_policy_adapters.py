@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
 import pytest
 import torch
 
@@ -19,7 +17,7 @@ from ledger_lab.panels.view import TrainingView
 from ledger_lab.tasks.cartpole.recipe import CARTPOLE
 from ledger_lab.training.runners.adapter import load_adapter
 from tests.fakes.observers import Heard
-from tests.fakes.off_policy import LEARNERS, RECIPES, Training, adapter, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, RECIPES, Training, require_same_learner
 from tests.fakes.stock_memories import RlGamesStock, SkrlStock
 from tests.fakes.toy_env import Privileged, ToyEnv
 
@@ -61,20 +59,6 @@ def test_the_replay_memory_holds_what_the_learner_saw_and_did(trained: Training)
     timed_out = ~(after == seen).all(dim=-1)
     assert timed_out.any()
     assert torch.equal(after[timed_out], trained.stored("observations")[:-1][timed_out]), "never the next episode's"
-
-
-@each_algorithm
-def test_the_loss_of_values_is_the_mean_of_the_critics(algorithm: str, tmp_path: Path) -> None:
-    training = Training(algorithm, tmp_path)
-    training.train()
-    trainer = training.trainer
-    (loss,) = {"sac": [0.5 * (3.0 + 5.0)], "td3": [3.0 + 5.0]}[algorithm]  # as the library reports them
-    trainer._agent.tracking_data["Loss / Critic loss"] = [loss]
-    assert trainer._read_figures()["value_loss"] == 4.0
-
-
-def test_reported_returns_are_not_scaled(trained: Training) -> None:
-    assert 0.0 < trained.heard.figures[3]["mean_return"] <= ToyEnv.max_episode_length
 
 
 @each_learner
@@ -124,25 +108,6 @@ def test_held_out_episodes_never_enter_the_replay_memory(library: str, algorithm
     assert torch.equal(stored, seen[:, :5])
 
 
-@each_learner
-def test_the_gradient_norm_is_reported_if_gradients_are_clipped(library: str, algorithm: str, tmp_path: Path) -> None:
-    training = Training(algorithm, tmp_path, library=library, iterations=2)
-    if library == "skrl":
-        training.agent.cfg.grad_norm_clip = 1.0
-    else:
-        training.agent.critic_grad_clip = 1.0
-    training.train()
-    assert training.heard.figures[2]["grad_norm"] > 0.0
-    assert not training.trainer._norms, "does not grow over the training"
-
-
-def test_every_network_is_in_the_profile(trained: Training) -> None:
-    parts = trained.trainer.parts()
-    assert all(callable(getattr(part.owner, part.attribute)) for part in parts)
-    models = trained.agent.models if trained.library == "skrl" else ("actor", "critic", "critic_target")
-    assert {f"{role} forward" for role in models} <= {part.name for part in parts}
-
-
 def test_actions_stay_within_the_bound(trained: Training) -> None:
     done = torch.stack(trained.env.actions)
     assert done.abs().max() <= 2.0
@@ -167,62 +132,3 @@ def test_a_checkpoint_of_another_algorithm_is_refused(trained: Training, tmp_pat
             trained.adapter.load_policy(tmp_path / name, trained.env, trained.agent_cfg)
     with pytest.raises(UserError, match="cannot be loaded as a policy of"):
         ppo.load_policy(trained.trainer._run_dir / trained.trainer.save().path, trained.env, agent_cfg)
-
-
-@each_learner
-def test_a_learner_tells_the_entropy_that_it_aims_at(library: str, algorithm: str, tmp_path: Path) -> None:
-    recipe = {"entropy_target": -0.25} if algorithm == "sac" else {}
-    aim = Training(algorithm, tmp_path, library=library, **recipe).trainer.entropy_target
-    assert aim == recipe.get("entropy_target")
-
-
-def test_a_training_begins_with_networks_that_see_less(trained: Training, tmp_path: Path) -> None:
-    checkpoint = trained.trainer._run_dir / trained.trainer.save().path
-    wider = Training(
-        trained.adapter.dialect.algorithm,
-        tmp_path,
-        library=trained.library,
-        env=Wider(),
-        observation_normalization=True,
-    )
-    wider.trainer.begin(checkpoint)
-    seen, actions, more = torch.randn(16, 2), torch.randn(16, 1), torch.randn(16, 1)
-
-    def value(training: Training, observations: torch.Tensor) -> torch.Tensor:
-        agent = training.agent
-        if training.library == "skrl":
-            values, _ = agent.critic_1.act({"observations": observations, "taken_actions": actions}, role="critic_1")
-            return values
-        return agent.model.critic(observations, actions)[0]
-
-    with torch.no_grad():
-        wide = value(wider, torch.cat([seen, more], dim=1))
-        torch.testing.assert_close(
-            wide, value(trained, seen), msg="new observations have no effect, actions keep theirs"
-        )
-
-
-class Wider(ToyEnv):
-    """The toy, with one more observation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.single_observation_space = gym.spaces.Dict({"policy": gym.spaces.Box(-np.inf, np.inf, (3,))})
-
-    @property
-    def obs_buf(self) -> dict[str, torch.Tensor]:
-        return {"policy": torch.cat([super().obs_buf["policy"], self.position.unsqueeze(1)], dim=1)}
-
-
-@each_learner
-def test_the_agent_hash_ignores_device_length_and_name(library: str, algorithm: str) -> None:
-    from ledger_lab.training.runners.description import config_sha256
-
-    def hashed(**changed: Any) -> str:
-        learner = adapter(algorithm, library)
-        agent_cfg = learner.prepare(translated(algorithm, library, **changed), "cpu", seed=5)
-        return config_sha256(agent_cfg, learner.circumstances)
-
-    own = hashed()
-    assert hashed(max_iterations=9, save_interval=3, experiment_name="another") == own
-    assert len({own, hashed(action_bound=3.0), hashed(updates_per_step=3), hashed(warm_up_steps=21)}) == 4

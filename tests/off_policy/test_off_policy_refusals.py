@@ -88,39 +88,6 @@ def test_an_update_that_would_come_after_the_end_is_refused() -> None:
         require(48)
 
 
-@each_learner
-def test_a_configuration_without_the_length_of_its_training_can_be_loaded(library: str, algorithm: str) -> None:
-    """Its run may have been longer than its configuration says (``--max_iterations``)."""
-    learner = adapter(algorithm, library)
-    agent_cfg = learner.prepare(translated(algorithm, library, warm_up_steps=10**6), "cpu")
-    plan = learner.plan(agent_cfg)
-    assert plan.replay is not None
-    with pytest.raises(UserError, match="before its first update: lower it, or raise --max_iterations"):
-        plan.replay.require_update(plan.max_iterations * plan.horizon)
-
-
-def test_fewer_steps_than_an_iteration_has_are_refused() -> None:
-    learner, agent_cfg = adapter("sac"), translated("sac", horizon=16)
-    agent_cfg["trainer"]["timesteps"] = 15
-    with pytest.raises(UserError, match="agent.trainer.timesteps 15: an iteration has 16 steps"):
-        learner.plan(learner.prepare(agent_cfg, "cpu"))
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "complaint"),
-    [
-        ("initial_log_std", 3.0, "initial_log_std 3.0: must lie between -5 and 2"),
-        ("initial_log_std", "wide", "initial_log_std 'wide': must lie between -5 and 2"),
-        ("max_log_std", 1.0, "agent.models.policy.max_log_std: the limits are always -5 and 2: leave it out"),
-    ],
-)
-def test_standard_deviations_that_sac_would_cut_are_refused(name: str, value: object, complaint: str) -> None:
-    agent_cfg = translated("sac")
-    agent_cfg["models"]["policy"][name] = value
-    with pytest.raises(UserError, match=complaint):
-        adapter("sac").prepare(agent_cfg, "cpu")
-
-
 @each_algorithm
 @pytest.mark.parametrize(
     ("path", "value", "complaint"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.fakes.off_policy import LEARNERS, OPTIONS, Training, adapter, learned, require_same_learner, translated
+from tests.fakes.off_policy import LEARNERS, OPTIONS, Training, learned, require_same_learner
 
 each_learner = pytest.mark.parametrize(("library", "algorithm"), LEARNERS)
 
@@ -53,14 +53,6 @@ def test_a_training_that_is_resumed_near_its_end_still_learns(library: str, algo
     (last,) = again.heard.figures.values()
     assert last["replay_fill"] == pytest.approx(1 / 3), "16 steps are left, fewer than the 20 before the first update"
     assert {"value_loss", "learning_rate"} <= set(last)
-
-
-def test_no_training_that_is_resumed_updates_earlier_than_a_new_one() -> None:
-    config = translated("sac", warm_up_steps=1000)
-    plan = adapter("sac").plan(adapter("sac").prepare(config, "cpu")).replay
-    assert plan is not None
-    assert [plan.first_update(done, 1016) for done in (5, 800, 990)] == [1000, 1000, 1003]
-    assert plan.first_update(5000, 100_000) == 6000
 
 
 @each_learner

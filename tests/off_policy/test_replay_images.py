@@ -92,18 +92,6 @@ def test_only_images_are_stored_as_bytes(env: type[ToyEnv], tmp_path: Path) -> N
     assert replay.nbytes == 48 * 8 * (each + 4 + 4 + 1 + 4) + 8 * each, "action, reward, termination and index"
 
 
-@each_env
-def test_the_accounted_memory_is_what_is_held(
-    env: type[ToyEnv], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = training("sac", tmp_path / "first", env).trainer.replay.nbytes
-    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9))
-    training("sac", tmp_path / "second", env)
-    monkeypatch.setattr("ledger_lab.off_policy.replay_plan.usable_bytes", lambda: math.ceil(held / 0.9) - 2)
-    with pytest.raises(UserError, match="there is room for 47 steps"):
-        training("sac", tmp_path / "third", env)
-
-
 @each_pair
 def test_a_checkpoint_acts_on_images(algorithm: str, env: type[ToyEnv], tmp_path: Path) -> None:
     trained = training(algorithm, tmp_path, env)
@@ -118,17 +106,6 @@ def test_a_checkpoint_acts_on_images(algorithm: str, env: type[ToyEnv], tmp_path
         )
     expected = outputs[1]["mean_actions"] if algorithm == "sac" else outputs[0]
     assert torch.equal(actions, expected)
-
-
-@each_algorithm
-def test_networks_see_bytes_as_floats_from_0_to_255(algorithm: str, tmp_path: Path) -> None:
-    models = described(algorithm, ImageEnv, image="OBSERVATIONS")
-    trained = Training(algorithm, tmp_path, env=ImageEnv(), settings={"models": models}, updates_per_step=1)
-    trained.train()
-    policy = trained.adapter.load_policy(tmp_path / trained.trainer.save().path, trained.env, trained.agent_cfg)
-    assert policy(trained.env.obs_buf).isfinite().all()
-    seen, _ = trained.trainer._wrapper.reset()
-    assert seen.dtype == torch.float32 and seen.max() > 200.0
 
 
 def test_the_networks_of_the_guide_can_be_trained(tmp_path: Path) -> None:
@@ -166,23 +143,6 @@ def test_networks_without_layers_for_images_are_refused(algorithm: str, tmp_path
     complaint = rf"^agent.models: the networks can't read {SHAPE} \(Tensors must .*\): {WAY_OUT}"
     with pytest.raises(UserError, match=complaint):
         Training(algorithm, tmp_path, env=ImageAloneEnv())
-
-
-@each_algorithm
-def test_networks_that_give_a_value_for_each_row_of_an_image_are_refused(algorithm: str, tmp_path: Path) -> None:
-    models = described(algorithm, ImageEnv)
-    for role in set(models) - {"separate"}:
-        models[role]["network"] = translated(algorithm)["models"]["policy"]["network"]
-    given = r"it gives numbers of shape \(2, 3, 16, 1\) instead of \(2, 1\)"
-    with pytest.raises(UserError, match=rf"^agent.models.policy: for 2 {SHAPE}, {given}: {WAY_OUT}"):
-        Training(algorithm, tmp_path, env=ImageAloneEnv(), settings={"models": models})
-
-
-def test_convolutions_of_vectors_are_refused(tmp_path: Path) -> None:
-    models = described("sac", ImageEnv)
-    complaint = rf"^agent.models: the networks can't read observations of shape \(2,\) \(.*\): {WAY_OUT}"
-    with pytest.raises(UserError, match=complaint):
-        Training("sac", tmp_path, env=ToyEnv(), settings={"models": models})
 
 
 @pytest.mark.parametrize(

@@ -193,17 +193,6 @@ def test_an_interruption_cuts_the_episodes_off() -> None:
     episodes.require_held()
 
 
-def test_the_age_of_what_was_drawn_is_measured() -> None:
-    episodes = Episodes(steps=7)
-    assert episodes.memory.mean_age() is None
-    episodes.go(20)
-    index, _ = episodes.memory.draw(50)
-    row = torch.div(index, ENVS, rounding_mode="floor")
-    ages = (19 - row) % 7
-    assert set(ages.tolist()) == set(range(7))
-    assert episodes.memory.mean_age() == pytest.approx(float(ages.double().mean()))
-
-
 def test_its_size_is_that_of_the_plan() -> None:
     columns = {
         "observations": Column(48, observed=True),

@@ -68,10 +68,3 @@ def test_the_processes_of_a_machine_share_the_memory_of_the_host() -> None:
         PLAN.require_memory(ENVS, OBSERVATION_BYTES, ACTIONS, torch.device("cpu"), processes=2)
     with pytest.raises(UserError, match="of cuda:0 are free, .* for 40 steps; agent.replay"):
         PLAN.require_memory(ENVS, OBSERVATION_BYTES, ACTIONS, GPU, processes=2)
-
-
-def test_what_the_host_holds_needs_no_room_on_the_gpu() -> None:
-    require(replace(PLAN, replay_steps=40), GPU)
-    require(replace(PLAN, replay_steps=70, replay_on_host=True), GPU)
-    with pytest.raises(UserError, match="agent.steps 41: "):
-        require(replace(PLAN, replay_steps=41), GPU)

@@ -11,7 +11,6 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.off_policy.skrl.adapter import ExplorationNoise
 from ledger_lab.off_policy.skrl.dialect import CRITICS
-from ledger_lab.off_policy.skrl.networks import normalize_layers
 from tests.fakes.off_policy import OPTIONS, RECIPES, Training, adapter, translated
 
 each_algorithm = pytest.mark.parametrize("algorithm", RECIPES)
@@ -44,11 +43,6 @@ def seen_by(training: Training, groups: dict[str, torch.Tensor]) -> dict[str, to
     return {"observations": training.agent._observation_preprocessor(groups["policy"])}
 
 
-def test_only_a_stochastic_policy_has_a_distribution_to_report(sac: Training, td3: Training) -> None:
-    assert {"entropy", "action_std"} <= set(sac.heard.figures[3])
-    assert not {"entropy", "action_std", "kl"} & set(td3.heard.figures[3])
-
-
 def test_the_density_of_squashed_actions_is_right(sac: Training) -> None:
     inputs = {"observations": torch.zeros(40_000, 2)}
     with torch.no_grad():
@@ -67,14 +61,6 @@ def test_a_saved_policy_acts_as_the_librarys_without_noise(sac: Training, td3: T
         policy = loaded(training)
         assert torch.equal(policy(groups), expected) and torch.equal(policy(groups), policy(groups))
         assert policy(groups).abs().max() <= 2.0
-
-
-def test_the_target_policy_is_bounded_too(td3: Training) -> None:
-    target = td3.agent.target_policy
-    inputs = seen_by(td3, {"policy": torch.randn(32, 2)})
-    raw, _ = target.compute(inputs, role="target_policy")
-    actions, _ = target.act(inputs, role="target_policy")
-    assert torch.allclose(actions, 2.0 * torch.tanh(raw))
 
 
 def test_the_noise_follows_the_bound(td3: Training) -> None:
@@ -101,24 +87,6 @@ def test_noise_is_spread_over_the_environments_of_all_processes() -> None:
     assert torch.allclose(drawn.std(dim=(0, 2)), whole.std.squeeze(), rtol=0.25)
 
 
-def test_the_policy_is_updated_after_its_delay(tmp_path: Path) -> None:
-    training = Training("td3", tmp_path, updates_per_step=1, policy_delay=100, iterations=2)
-    before = [each.clone() for each in training.agent.policy.parameters()]
-    training.train()
-    assert training.agent._update_counter == 12, "after 20 of 32 steps"
-    assert all(map(torch.equal, before, training.agent.policy.parameters()))
-    assert "value_loss" in training.heard.figures[2]
-    assert "policy_loss" not in training.heard.figures[2], "no update computed one"
-
-
-def test_actions_are_not_rounded_to_half_precision(tmp_path: Path) -> None:
-    training = Training("td3", tmp_path, iterations=2)
-    training.agent.cfg.mixed_precision = True
-    training.train()
-    assert all(each.dtype == torch.float32 for each in training.env.actions)
-    assert "value_loss" in training.heard.figures[2]
-
-
 def test_sums_of_rewards_are_discounted_by_their_lengths(td3: Training) -> None:
     lengths = td3.agent.cfg.discount_factor.log() / torch.tensor(0.99).log()
     assert {2.0, 3.0} <= {round(length, 2) for length in lengths.flatten().tolist()} <= {1.0, 2.0, 3.0}
@@ -139,16 +107,6 @@ def test_updates_may_be_due_at_some_steps_only(algorithm: str, tmp_path: Path) -
         Training(algorithm, tmp_path / "odd", update_every=5)
 
 
-def test_layers_are_normalized_before_their_activations() -> None:
-    model: Any = torch.nn.Module()
-    hidden, last = torch.nn.Linear(3, 8), torch.nn.Linear(8, 1)
-    model.net_container = torch.nn.Sequential(hidden, torch.nn.ReLU(), last)
-    normalize_layers(model)
-    layers: Any = list(model.net_container)
-    assert layers[0] is hidden and layers[3] is last and layers[1].normalized_shape == (8,)
-    assert [type(layer).__name__ for layer in layers] == ["Linear", "LayerNorm", "ReLU", "Linear"]
-
-
 @each_algorithm
 def test_only_the_networks_that_are_named_have_normalized_layers(algorithm: str, tmp_path: Path) -> None:
     training = Training(algorithm, tmp_path, critic_layer_norm=True, hidden_dims=(8, 4))
@@ -158,17 +116,6 @@ def test_only_the_networks_that_are_named_have_normalized_layers(algorithm: str,
     for critic, target in zip(CRITICS[:2], CRITICS[2:], strict=True):
         pair = (training.agent.models[role].parameters() for role in (critic, target))
         assert all(map(torch.equal, *pair))
-
-
-def test_weights_for_normalized_layers_are_kept_from_other_networks(td3: Training, tmp_path: Path) -> None:
-    plain = Training("td3", tmp_path, observation_normalization=True)
-    with pytest.raises(UserError, match="cannot be loaded as a policy"):
-        plain.trainer.begin(td3.trainer._run_dir / td3.trainer.save().path)
-
-
-def test_the_target_of_the_entropy_counts_per_action(tmp_path: Path) -> None:
-    assert Training("sac", tmp_path / "usual").agent._target_entropy == -1.0
-    assert Training("sac", tmp_path / "other", entropy_target=-0.25).agent._target_entropy == -0.25
 
 
 @pytest.mark.parametrize(
@@ -187,10 +134,3 @@ def test_the_librarys_own_settings_that_would_be_misread_are_refused(
     agent_cfg["agent"][name] = value
     with pytest.raises(UserError, match=complaint):
         learner.prepare(agent_cfg, "cpu")
-
-
-def test_a_configuration_without_a_target_policy_is_refused() -> None:
-    agent_cfg = translated("td3")
-    del agent_cfg["models"]["target_policy"]
-    with pytest.raises(UserError, match="agent.models.target_policy is missing"):
-        adapter("td3").prepare(agent_cfg, "cpu")

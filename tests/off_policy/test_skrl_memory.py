@@ -56,13 +56,6 @@ def drawn(memory: SkrlMemory) -> dict[str, torch.Tensor]:
     return {**drawn, "discounts": learner.discount_factor}
 
 
-def test_batches_are_on_the_device_of_the_learner() -> None:
-    memory = memory_for("meta")
-    fill(memory, "cpu")
-    assert memory.replay.device.type == "cpu"
-    assert {value.device.type for value in drawn(memory).values()} == {"meta"}
-
-
 def test_bytes_are_drawn_as_the_floats_that_were_added() -> None:
     memory = memory_for("cpu")
     fill(memory, "cpu")

@@ -103,15 +103,6 @@ def test_reward_and_curriculum_ask_what_the_panel_asks(env: Any) -> None:
     assert torch.equal(keeps, resolve_success(panel)(base, **panel.success_params))
 
 
-def test_the_curriculum_is_refused_without_the_reward(env: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ledger_lab.tasks.velocity.curriculum import FrontierPatches
-
-    manager, term = env.unwrapped.reward_manager, env.unwrapped.curriculum_manager.cfg.frontier_patches
-    monkeypatch.setattr(manager.get_term_cfg("keeping"), "weight", 0.0)
-    with pytest.raises(UserError, match="env.rewards.keeping is switched off, but the curriculum frontier_patches"):
-        FrontierPatches(term, env.unwrapped)
-
-
 def test_an_episode_is_judged_with_its_last_step_and_by_the_command_that_it_had(env: Any) -> None:
     base = env.unwrapped
     terrain, failing = base.scene.terrain, base.curriculum_manager.cfg.frontier_patches.func.failing

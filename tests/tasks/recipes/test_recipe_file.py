@@ -157,31 +157,3 @@ def test_a_file_changes_the_recipe_of_any_algorithm(
 ) -> None:
     dialect = dialect_of(library, algorithm)
     assert set(read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect.recipe).translate(dialect)) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("n_step = 3", r"rl_games trains with n_step=1 only, not 3: it has no such setting: leave it out, or use"),
-    ],
-)
-def test_a_field_that_only_another_library_has_is_refused(text: str, complaint: str, tmp_path: Path) -> None:
-    dialect = dialect_of("rl_games", "sac")
-    with pytest.raises(UserError, match=complaint):
-        read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect.recipe).translate(dialect)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "text", "complaint"),
-    [
-        ("sac", "clip = 0.1", "'clip' is not a field of sac"),
-        ("td3", "replay_step = 9", "'replay_step' is not a field of td3: did you mean 'replay_steps'"),
-        ("td3", "exploration_noise = [0.5, 0.1]", "exploration_noise .*: must be two finite numbers"),
-        ("sac", "observation_normalization = 1", "observation_normalization 1: must be true or false"),
-    ],
-)
-def test_a_field_that_the_algorithm_does_not_have_is_refused(
-    algorithm: str, text: str, complaint: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=complaint):
-        read_recipe(written(tmp_path, f"[recipe]\n{text}"), dialect_of("skrl", algorithm).recipe)
