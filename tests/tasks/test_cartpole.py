@@ -12,7 +12,7 @@ import torch
 from pxr import Usd, UsdPhysics
 
 from ledger_lab.panels import load_panel
-from ledger_lab.tasks.assets import ASSET_ROOT, CARTPOLE_USD, GROUND_USD
+from ledger_lab.tasks.assets import ASSET_ROOT, CARTPOLE_USD
 from tests.conftest import ROOT
 from tests.fakes.robots import ENGINES, shaken, simulated
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from ledger_lab.errors import UserError
 from ledger_lab.panels import load_panel
 from tests.fakes.host_waits import host_waits
 from tests.fakes.robots import robust, simulated

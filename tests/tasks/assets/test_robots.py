@@ -13,10 +13,7 @@ import pytest
 from pxr import Gf, Usd, UsdGeom, UsdPhysics
 from scipy.spatial.transform import Rotation
 
-from ledger_lab.errors import UserError
 from ledger_lab.tasks.assets import ANYMAL_C_USD, DESCRIPTIONS, GO2_USD, HUMANOID_USD, PANDA_USD
-from tools.assets.mjcf import read_mjcf
-from tools.assets.urdf import read_urdf
 
 URDF_ROBOTS = {
     ANYMAL_C_USD: DESCRIPTIONS / "anymal_c/anymal.urdf",
