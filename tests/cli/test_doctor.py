@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 from ledger_lab.cli import doctor
 from ledger_lab.cli.doctor import Answer, Child, within
 from ledger_lab.cli.probes import NEEDED, OPTIONAL, Finding, check_packages, check_python
-from ledger_lab.ledger.meters.host import REVISION_FILE
 from tests.conftest import ROOT, script
 
 GIB = 1 << 30
@@ -118,35 +116,6 @@ def test_python_and_packages_are_those_that_are_locked() -> None:
     assert (doctor.check_ledger_lab("0.1.0").level, doctor.check_ledger_lab(None).level) == ("ok", "warn")
 
 
-def test_the_commit_is_known_or_the_reason_why_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.check_git(tmp_path).text.endswith("is not in a git repository: runs record no commit")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor.check_git(tmp_path).way_out == "install git"
-    program = tmp_path / "git"
-    program.write_text("#!/bin/sh\necho 'fatal: detected dubious ownership in repository' >&2\nexit 128\n")
-    program.chmod(0o755)
-    refused = doctor.check_git(tmp_path)
-    assert (refused.level, refused.way_out) == ("warn", f"git config --global --add safe.directory {tmp_path}")
-    (tmp_path / REVISION_FILE).write_text("a" * 40)
-    assert doctor.check_git(tmp_path).text == "commit aaaaaaa"
-
-
-def test_limits_of_cores_and_memory_are_told() -> None:
-    cores = doctor.check_cores
-    limited = cores(8, 1.5, "")
-    assert (limited.level, "allows 1.5 at a time" in limited.text) == ("ok", True), "LedgerLab starts one thread"
-    assert {cores(4, None, "").level, cores(4, 4.0, "4").level} == {"ok"}
-    assert {cores(8, 0.5, "").level, cores(8, 1.5, "2").level} == {"warn"}
-    assert [doctor.check_memory(int(gib * GIB)).level for gib in (1, 2, 8)] == ["fail", "warn", "ok"]
-
-
-def test_the_file_system_is_that_of_the_innermost_mount(monkeypatch: pytest.MonkeyPatch) -> None:
-    mount = namedtuple("mount", "mountpoint fstype")
-    mounts = [mount("/", "ext4"), mount("/data", "nfs4"), mount("/over", "ext4"), mount("/over", "tmpfs")]
-    monkeypatch.setattr(psutil, "disk_partitions", lambda all: mounts)  # noqa: A006 - psutil calls it so
-    assert [doctor.file_system(Path(each)) for each in ("/home/a", "/data/b", "/over/c")] == ["ext4", "nfs4", "tmpfs"]
-
-
 def test_a_full_slow_volatile_or_broken_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def found(free_bytes: int, kind: str = "ext4", slow_s: float = 60.0) -> Finding:
         monkeypatch.setattr(doctor, "file_system", lambda folder: kind)
@@ -164,14 +133,6 @@ def test_a_full_slow_volatile_or_broken_disk_is_told(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "fsync", fsync)
     broken = found(100 * GIB)
     assert (broken.level, "can't append to a file: Input/output error" in broken.text) == ("fail", True)
-
-
-def test_folders_of_caches_and_temporary_files_are_told_with_what_moves_them(tmp_path: Path) -> None:
-    kernels = doctor.check_caches({"HOME": str(tmp_path), "WARP_CACHE_PATH": "/proc/warp"})
-    assert (kernels.level, kernels.way_out) == ("fail", "set WARP_CACHE_PATH to a writable folder")
-    assert doctor.check_caches({"HOME": str(tmp_path)}).level == "ok"
-    assert doctor.check_temporary(tmp_path).level == "ok"
-    assert "--shm-size" in (doctor.check_temporary(tmp_path / "shm").way_out or "")
 
 
 def test_hardware_is_found_on_the_bus_or_by_its_driver(tmp_path: Path) -> None:
@@ -207,13 +168,3 @@ def test_the_reason_why_torch_has_no_gpu_is_told(
 ) -> None:
     found = doctor.check_gpu(hardware, answer, visible)
     assert (found.level, text in found.text) == (level, True), found.text
-
-
-def test_rendering_and_stepping_are_told_as_they_went() -> None:
-    assert doctor.check_egl(Answer({"renderer": "Mesa"}, "")).level == "ok"
-    assert doctor.check_egl(BROKEN).level == "warn"
-    assert doctor.check_step("cpu", Answer({}, ""), 60).level == "ok"
-    slow = doctor.check_step("cuda:0", SILENT, 60)
-    assert (slow.level, "--limit_s 300" in (slow.way_out or "")) == ("warn", True)
-    broken = doctor.check_step("cuda:0", BROKEN, 60)
-    assert (broken.level, "RuntimeError: no kernel image" in broken.text) == ("fail", True)

@@ -113,12 +113,3 @@ def test_only_what_is_new_gives_another_version(tmp_path: Path) -> None:
     assert third.version != first.version
     assert [run.summary.run_id for run in third.model.runs] == ["done", "aa"]
     assert b"policy model_1.pt" in third.whole
-
-
-def test_only_the_requested_runs_are_on_the_page(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa")
-    write_run(tmp_path, "bb")
-    page = reader(tmp_path, "bb").read()
-    assert [run.summary.run_id for run in page.model.runs] == ["bb"]
-    with pytest.raises(UserError, match="no run or cohort 'cc'"):
-        reader(tmp_path, "cc").read()

@@ -7,7 +7,6 @@ import io
 import re
 from pathlib import Path
 
-import pytest
 from isaaclab.app import add_launcher_args
 
 from ledger_lab.cli.list_tasks import ListRequest, print_table
@@ -46,14 +45,6 @@ def test_tasks_are_listed_from_files_alone_with_the_times_that_are_published_eve
         assert all(word in readme for word in time.split(" + ")), f"README says another time than {time}"
     assert listed("--keyword", "reach")[1].startswith("LedgerLab-Reach-Franka ")
     assert "no task's id contains 'absent'" in str(answers_without((), ["list_envs", "--keyword", "absent"]))
-
-
-@pytest.mark.parametrize("columns", [50, 80])
-def test_a_narrow_terminal_cuts_no_name(columns: int) -> None:
-    file = io.StringIO()
-    tasks = {task: own.panel for task, own in TASKS.items()}
-    print_table(tasks, ListRequest.parse([]), PlainConsole(file, columns))
-    assert all(task in file.getvalue() and panel in file.getvalue() for task, panel in tasks.items())
 
 
 def test_the_long_list_shows_engines_sizes_policies_and_panel_ids() -> None:

@@ -47,14 +47,6 @@ def test_an_answer_is_a_table_json_or_csv(log_root: Path, tmp_path: Path, capsys
     assert [line[:3] for line in lines] == [["aa", "T", "0.9"], ["bb", "[red]T", ""]]
 
 
-def test_without_a_query_every_column_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert build_report(["query"]) == 0
-    shown = capsys.readouterr().out
-    for table in TABLES.values():
-        assert table.meaning in shown
-        assert all(column.name in shown for column in table.columns)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

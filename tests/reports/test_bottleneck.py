@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger.libraries import agent_key
 from tests.fakes.bottlenecks import GPU, MS, advised, bottlenecks, step_ms, write_phases
 
 
@@ -43,14 +42,6 @@ def test_larger_environments_of_other_runs_are_advised_by_their_time_per_step(tm
     assert gains == sorted(gains, reverse=True)
 
 
-def test_a_replay_memory_changes_with_the_environments(tmp_path: Path) -> None:
-    for run_id, envs in (("aa", 200), ("bb", 400)):
-        sac = {"rl_library": "skrl", "agent": agent_key("skrl", "sac"), "minibatches": 400 // envs}
-        write_phases(tmp_path, run_id, {"simulate": step_ms(envs), "learn": 60}, num_envs=envs, startup_ms=0, **sac)
-    (advice,) = bottlenecks(tmp_path)["aa"].advice
-    assert advice.caveat is not None and "the size of the replay memory" in advice.caveat
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -72,15 +63,6 @@ def test_runs_in_other_surroundings_are_ignored(tmp_path: Path, change: dict[str
     write_phases(tmp_path, "aa", {"simulate": step_ms(200)}, num_envs=200)
     write_phases(tmp_path, "bb", {"simulate": step_ms(400)}, **{"num_envs": 400, **change})
     assert advised(bottlenecks(tmp_path)["aa"], "environments") is None
-
-
-def test_environments_are_advised_by_long_runs_that_save_enough(tmp_path: Path) -> None:
-    write_phases(tmp_path / "alone", "aa", {"simulate": 100}, num_envs=200)
-    for run_id, envs in (("aa", 200), ("bb", 400)):
-        write_phases(tmp_path / "slower", run_id, {"simulate": envs}, num_envs=envs)
-        write_phases(tmp_path / "short", run_id, {"simulate": step_ms(envs)}, num_envs=envs, iterations=4)
-    for folder in ("alone", "slower", "short"):
-        assert advised(bottlenecks(tmp_path / folder)["aa"], "environments") is None, folder
 
 
 def test_rarer_scoring_saves_the_time_outside_the_slots(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from ledger_lab.ledger.costs.cohorts import cost_interval
 from ledger_lab.ledger.costs.prices import Price, load_prices
 from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.selection import select_in
-from ledger_lab.tasks.pretrained import ROOT
 from tests.fakes.ledgers import priced, write_run
 
 A_DOLLAR_A_SECOND = priced()
@@ -123,12 +122,6 @@ def test_only_a_run_of_the_same_seed_and_configuration_repeats_one_that_was_ende
     assert cohort.spend_usd == pytest.approx(9 + 5)
 
 
-def test_runs_without_a_cohort_repeat_nothing(tmp_path: Path) -> None:
-    failed(tmp_path, "aa", Status.PREEMPTED, cohort=None)
-    reached(tmp_path, "bb", cohort=None)
-    assert (one_cohort(tmp_path).runs, one_cohort(tmp_path).repeated_runs) == (2, 0)
-
-
 def test_fewer_than_five_runs_have_no_interval(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     failed(tmp_path, "bb")
@@ -207,15 +200,6 @@ def test_a_cohort_is_complete_even_if_some_runs_are_not_shown(
     assert (cohort["spend_usd"], cohort["failed_runs"]) == (14.0, 1)  # not only the cost of the selected run
 
 
-def test_two_sizes_of_one_cohort_are_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reached(tmp_path, "aa")
-    declare_cohort(tmp_path / "one", "c", 1)
-    declare_cohort(tmp_path / "two", "c", 2)
-    assert build_report(["--log_root", str(tmp_path)]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("left out: ") and "cohort c has 2 runs here, and 1 in " in line
-
-
 def test_a_cohort_says_the_chance_of_a_false_pass_among_its_runs(tmp_path: Path) -> None:
     reached(tmp_path, "aa")
     assert one_cohort(tmp_path).false_pass_bound == pytest.approx(0.05)
@@ -292,27 +276,12 @@ def test_earlier_runs_are_followed_to_the_first_and_priced_like_the_cohort(tmp_p
         assert found.begun_runs == 1, "the other one began with a run of the cohort"
 
 
-def test_without_the_rows_of_an_earlier_run_its_declared_spend_counts_once(tmp_path: Path) -> None:
-    reached(tmp_path, "aa", began_from=began("elsewhere", 3.0))
-    reached(tmp_path, "bb", began_from=began("elsewhere", 4.0))
-    assert cohort(tmp_path).before_usd == 4, "it had spent more when the second run began"
-    assert cohort(tmp_path, TWICE).before_usd is None, "what it costs at another price is not known"
-
-
 def test_an_unpriced_earlier_run_is_unknown_and_not_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reached(tmp_path, "aa", began_from=began("elsewhere", None))
     reached(tmp_path, "bb", began_from=began("other", 4.0))
     assert cohort(tmp_path).before_usd is None
     assert build_report(["--log_root", str(tmp_path)]) == 0
     assert " $18.00 + unpriced before " in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_policy_of_a_task_is_priced_like_the_cohort(tmp_path: Path) -> None:
-    task = "LedgerLab-Cartpole"
-    (shipped,) = read_ledger(ROOT / task).runs
-    reached(tmp_path, "aa", began_from=began(shipped.run_id, task=task))
-    for price in (None, TWICE):
-        assert cohort(tmp_path, price).before_usd == pytest.approx(summarize_run(shipped, price).billable_usd)
 
 
 def test_the_report_shows_the_spend_before_beside_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,10 +298,3 @@ def test_the_report_shows_the_spend_before_beside_its_own(tmp_path: Path, capsys
         ["query", "SELECT begun_runs, before_usd FROM cohorts", "c", "--log_root", str(tmp_path), "--csv", "-"]
     )
     assert "2,9.0" in capsys.readouterr().out
-
-
-def test_a_summary_without_a_ledger_uses_the_declarations(tmp_path: Path) -> None:
-    reached(tmp_path, "aa", began_from=began("elsewhere", 3.0))
-    (run,) = read_ledger(tmp_path).runs
-    (found,) = summarize_cohorts([summarize_run(run)])
-    assert found.before_usd == 3

@@ -111,13 +111,6 @@ def test_power_is_not_guessed_over_a_long_gap() -> None:
     assert summary.undefined_reason == "attempt 1: the energy of GPU-a is known for 80 of 100 s"
 
 
-def test_one_device_without_a_counter_makes_the_source_power() -> None:
-    powered = {age: sample(None, 100.0, "GPU-b") for age in ramp(0, 10, 1.0)}
-    summary = summarize_energy(run(attempt(1, 10, journal(ramp(0, 10, 300.0)), journal(powered)), world_size=2))
-    assert (summary.kwh, summary.source) == (pytest.approx(4000 / 3.6e6), "power")
-    assert [device.energy_source for device in summary.devices] == ["counter", "power"]
-
-
 def test_each_attempt_has_its_own_energy_or_none() -> None:
     metered, silent = attempt(1, 100, journal(ramp(0, 100, 300.0))), attempt(2, 60)
     brief, brief_silent = attempt(3, 3, journal(ramp(1, 3, 300.0), at=500.0)), attempt(4, 3)

@@ -121,14 +121,6 @@ def test_every_evaluation_counts_also_one_that_failed_and_one_of_unknown_checkpo
     assert summarized(tmp_path).evaluation_afterwards_s == 52.0
 
 
-def test_more_checkpoints_of_one_run_than_of_all_are_refused() -> None:
-    with pytest.raises(ValueError, match="all_checkpoints is 1, and 2 are named"):
-        EvaluationStarted(
-            run_id="aa", panel="p", panel_id="p1-aa", panel_fields={}, checkpoints=["a", "b"], all_checkpoints=1,
-            device="cpu", versions={}, host="h", pid=1, wall_ns=0,
-        )  # fmt: skip
-
-
 def test_an_evaluation_is_priced_again_with_its_run(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa")
     evaluate(run_dir, "a1")
@@ -137,14 +129,6 @@ def test_an_evaluation_is_priced_again_with_its_run(tmp_path: Path) -> None:
     minimum = {**PRICED, "billing_minimum_s": 60.0}
     price = dataclasses.replace(load_prices()["local"], **minimum)  # type: ignore[arg-type]
     assert summarize_run(run, price).evaluation_afterwards_usd == pytest.approx(0.60)
-
-
-def test_energy_of_an_evaluation_on_own_hardware_is_paid_on_top(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa", price=OWNED)
-    evaluate(run_dir, "a1", wall_s=3600, watts=400.0)
-    assert summarized(tmp_path).evaluation_afterwards_usd == pytest.approx(0.5 * 1.0 + 0.4 * 0.5)
-    evaluate(run_dir, "b2", wall_s=3600)
-    assert summarized(tmp_path).evaluation_afterwards_usd is None, "the energy of the second one is unknown"
 
 
 def test_an_evaluation_is_on_the_terminal_on_the_page_and_in_the_bundle(tmp_path: Path) -> None:

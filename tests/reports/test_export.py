@@ -16,13 +16,13 @@ import duckdb
 import pytest
 
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Row, Status, read_ledger
+from ledger_lab.ledger import AttemptEnded, AttemptStarted, Journal, Status, read_ledger
 from ledger_lab.reports import summarize_cohorts, summarize_run
 from ledger_lab.reports.bundle import training_bundle, why_not, write_bundles
 from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.export import export_tables
 from ledger_lab.reports.ledger_tables import TABLES
-from tests.fakes.ledgers import SECOND, declared, window, write_run
+from tests.fakes.ledgers import SECOND, declared, write_run
 
 PRETRAINED = Path(__file__).parents[2] / "source" / "ledger_lab" / "tasks" / "pretrained"
 
@@ -56,14 +56,6 @@ def test_parquet_and_csv_hold_every_row(ledger: Contents, tmp_path: Path, monkey
                 header, *lines = csv.reader(file)
             assert header == [column.name for column in table.columns]
             assert len(lines) == len(rows)
-
-
-def test_a_run_in_a_folder_whose_name_is_no_text_is_exported(tmp_path: Path) -> None:
-    root = tmp_path / os.fsdecode(b"\xff")
-    write_run(root, "aa")
-    runs = read_ledger(root).runs
-    export_tables(Contents(runs, [summarize_run(run) for run in runs], []), tmp_path / "out", ["csv"])
-    assert f"{tmp_path}/\ufffd/" in (tmp_path / "out" / "runs.csv").read_text()
 
 
 def test_a_folder_that_cannot_be_written_gives_an_error_of_one_line(ledger: Contents, tmp_path: Path) -> None:
@@ -134,25 +126,6 @@ def test_a_bundle_holds_the_ledgers_figures(ledger: Contents) -> None:
     assert crashed["run"]["config"]["physics_backend"] == "newton_mujoco"
     assert crashed["run"]["status"] == "crashed"
     assert crashed["success_rate"] is None
-
-
-def bundle_of(root: Path, *rows: Row) -> dict[str, Any]:
-    """Return the bundle of a run with these rows."""
-    with Journal(root / "journal-1-0.jsonl") as journal:
-        journal.append(declared("aa"))
-        journal.append(AttemptStarted(run_id="aa", attempt=1, rank=0, pid=2**22 + 1, host="h", wall_ns=0))
-        for row in rows:
-            journal.append(row)
-        peaks: dict[str, Any] = {"peak_host_memory_bytes": None, "peak_gpu_memory_bytes": None}
-        journal.append(AttemptEnded(status=Status.CRASHED, reason=None, wall_ns=90 * SECOND, **peaks))
-    (run,) = read_ledger(root).runs
-    return training_bundle(run, summarize_run(run))
-
-
-def test_the_end_of_an_attempt_is_no_iteration_of_a_bundle(tmp_path: Path) -> None:
-    steps = [window(done, 40 * done, {"simulate": 4 * SECOND}, 4 * done * SECOND) for done in (1, 2)]
-    bundle = bundle_of(tmp_path, *steps, window(2, 80, {"simulate": 1}, 9 * SECOND))
-    assert bundle["runtime"]["total_fps"] == {"mean": 10.0, "std": 0.0, "peak": 10.0}
 
 
 def test_an_excerpt_and_a_run_without_an_end_have_no_bundle(tmp_path: Path) -> None:

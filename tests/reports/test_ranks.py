@@ -96,13 +96,6 @@ def test_learners_are_compared_by_each_processs_journal(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_of_one_process_has_no_waiting_time(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa")
-    (run,) = read_ledger(tmp_path).runs
-    summary = summarize_run(run)
-    assert (summary.ranks, rank_words(summary.ranks)) == ([], "")
-
-
 def test_another_process_records_the_end_if_the_first_vanished(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path, "aa", scores=(), world_size=2, status=None)
     second_rank(run_dir)

@@ -157,11 +157,3 @@ def test_a_checkpoint_that_was_trained_again_has_its_own_score(run: Run) -> None
     (told,) = summarize_run(run).checkpoints
     assert told.heldout_successes == 5, "not the score of the policy that was lost"
     assert told.wall_s == 5 + 3 + 3, "after the first two attempts"
-
-
-def test_the_last_checkpoint_has_the_most_iterations(tmp_path: Path) -> None:
-    killed = [began("startup"), saved("one", 1, 3), checkpoint("lost", 3, 5), checkpoint("lost", 4, 6)]
-    asked = [began("restart"), restored("one", 1, 1, 3), checkpoint("2", 2, 3), saved("two", 2, 3), ended(4)]
-    again = [began("restart"), restored("two", 2, 2, 3), checkpoint("3", 3, 3), checkpoint("4", 4, 4), ended(5)]
-    (run,) = write(tmp_path, [killed, asked, again])
-    assert [row.sha256 for row in run.checkpoints] == ["2", "3", "4"], "not in the order of their paths' first use"

@@ -10,7 +10,6 @@ import pytest
 from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import Status
-from ledger_lab.ledger.costs.prices import load_prices
 from tests.fakes.ledgers import priced, write_run
 
 OWN = """
@@ -54,24 +53,6 @@ def test_the_terminal_names_both_prices_and_their_totals(log_root: Path, capsys:
     assert "declared: local (unpriced) · 1 run, $0.017 as asked for" in text
     assert "declared: local at $3600 per hour (custom, 1 × accelerator, 2026-01-02, my contract)" in text
     assert "2 runs, $0.034 as asked for instead of $14.00" in text
-
-
-def test_without_a_requested_price_nothing_is_repriced(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "asked for" not in printed(log_root, capsys)
-    report = json.loads(printed(log_root, capsys, "--json", "-"))
-    assert report["asked_price"] is None
-    assert [run["declared_usd"] == run["billable_usd"] for run in report["runs"]] == [True] * 3
-
-
-def test_the_json_names_both_prices(log_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = json.loads(printed(log_root, capsys, "--instance", "aws-g5.xlarge", "--json", "-"))
-    assert report["asked_price"] == load_prices()["aws-g5.xlarge"].to_dict()
-    by_id = {run["run_id"]: run for run in report["runs"]}
-    assert by_id["aa"]["declared_price"]["market"] == "unpriced"
-    assert by_id["aa"]["declared_usd"] is None
-    assert (by_id["cc"]["declared_price"]["usd_per_hour"], by_id["cc"]["declared_usd"]) == (3600.0, pytest.approx(5.0))
-    assert all(run["instance"] == "aws-g5.xlarge" for run in report["runs"])
-    assert all(run["billable_usd"] == pytest.approx(60 / 3600 * 1.006) for run in report["runs"])
 
 
 def test_own_hardware_shows_the_energy_cost_separately(

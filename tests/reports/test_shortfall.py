@@ -13,7 +13,6 @@ from ledger_lab.reports.summary import shortfall, status_cell
 from tests.fakes.ledgers import write_run
 
 
-
 def only_run(root: Path) -> Run:
     """Return the only run of a ledger."""
     (run,) = read_ledger(root).runs

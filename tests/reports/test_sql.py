@@ -234,11 +234,6 @@ except UserError as error:
     assert "GB of memory: select less" in done.stdout
 
 
-def test_describing_tables_is_allowed(ledger: Contents) -> None:
-    assert {row[0] for row in query(ledger, "SHOW TABLES").rows} == set(TABLES)
-    assert query(ledger, "DESCRIBE runs").rows[0][:2] == ("run_id", "VARCHAR")
-
-
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_long_query_ends_when_it_is_asked_to(signum: signal.Signals) -> None:
     program = """

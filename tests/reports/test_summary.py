@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import AttemptStarted, CapacityUsed, CheckpointSaved, Journal, SchedulerJob, Status, read_ledger
+from ledger_lab.ledger import AttemptStarted, CapacityUsed, Journal, SchedulerJob, Status, read_ledger
 from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.libraries import agent_key
 from ledger_lab.panels import ProvenShare
@@ -160,24 +160,6 @@ def test_the_room_for_physics_is_the_maximum_over_processes(tmp_path: Path) -> N
     assert (room.contacts_per_env, room.contact_capacity_per_env) == (5.0, 20.0)
 
 
-@pytest.mark.parametrize(
-    ("physics", "constraints", "shown"),
-    [("newton/mjwarp", 33, True), ("newton/mjwarp", 31, False), ("newton/mujoco", 40, False)],
-)
-def test_constraint_rows_are_shown_if_an_engine_may_drop_some(
-    tmp_path: Path, physics: str, constraints: int, shown: bool
-) -> None:
-    run_dir = write_run(tmp_path, "aa", (5, 9), physics=physics)
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=SECOND))
-        journal.append(
-            CapacityUsed(
-                constraints=constraints, constraint_capacity=40, contacts=50, contact_capacity=200, slots=10, wall_ns=1
-            )
-        )
-    assert ("33 of the 40 that an environment has room for" in everything(tmp_path)) == shown
-
-
 def test_repricing_changes_only_the_cost(tmp_path: Path) -> None:
     write_run(tmp_path, "aa")
     (run,) = read_ledger(tmp_path).runs
@@ -205,28 +187,6 @@ def test_a_row_has_the_columns_that_fit_and_the_report_says_how_many_are_hidden(
     assert heading.endswith(most) and [row.split()[0] for row in rows] == [each.run_id for each in summaries]
     hidden = {80: "7 columns hidden in this width; ", 120: "3 columns hidden in this width; "}.get(width, "")
     assert f"\n{hidden}--details shows every figure of each run" in drawn.get()
-
-
-@pytest.mark.parametrize("width", [80, 300])
-def test_a_checkpoints_line_is_whole_where_there_is_room_and_unknown_is_a_dash(tmp_path: Path, width: int) -> None:
-    run_dir = write_run(tmp_path, "aa", scores=(5, 9))
-    with Journal(run_dir / "journal-2-0.jsonl") as journal:
-        journal.append(AttemptStarted(run_id="aa", attempt=2, rank=0, pid=2**22 + 1, host="there", wall_ns=1))
-        journal.append(
-            CheckpointSaved(
-                path="model_3.pt", sha256="3", size_bytes=1, iteration=3, env_steps=120, wall_ns=SECOND,
-                train_ns=65 * SECOND, evaluate_ns=5 * SECOND, peak_host_memory_bytes=2_500_000_000,
-                endings={"fell": 12, "time_out": 3000},
-            )
-        )  # fmt: skip
-    drawn = everything(tmp_path, width)
-    head, first, second, last = map(str.rstrip, drawn.partition("\ncheckpoint ")[2].splitlines()[:4])
-    assert max(len(head) + len("checkpoint "), len(first), len(last)) <= width
-    assert "proof" in head and "9/10" in second
-    assert ("training episodes ended by" in head) == (width == 300)
-    if width == 300:
-        assert last.endswith("1:05        0:05  2.5 GB host  time_out 3 k, fell 12")
-        assert first.split()[-4:] == ["–"] * 4
 
 
 def test_figures_are_formatted_for_reading() -> None:
@@ -259,12 +219,6 @@ def test_the_algorithm_is_named_if_it_is_known(
     (run,) = read_ledger(tmp_path).runs
     summary = summarize_run(run)
     assert (summary.algorithm, library_cell(summary)) == (algorithm, cell)
-
-
-def test_a_run_that_another_trainer_recorded_has_no_known_algorithm(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", rl_library="skrl", config_sha256={"agent": "0" * 64})
-    (run,) = read_ledger(tmp_path).runs
-    assert (summarize_run(run).algorithm, library_cell(summarize_run(run))) == (None, "skrl")
 
 
 def job(queue_s: float | None, restarts: int) -> SchedulerJob:
@@ -309,9 +263,3 @@ def test_the_time_in_the_queue_is_the_sum_over_the_attempts_and_costs_nothing(
     build_report(["--log_root", str(tmp_path / "in")])
     assert "1:30" in capsys.readouterr().out
     assert inside.attempts[1].first_start is not None and inside.attempts[1].first_start.job == job(30.0, 1)
-
-
-def test_an_unknown_time_in_the_queue_is_missing(tmp_path: Path) -> None:
-    queued_run(tmp_path, job(60.0, 0), job(None, 1))
-    (run,) = read_ledger(tmp_path).runs
-    assert summarize_run(run).queue_s is None

@@ -33,7 +33,7 @@ from tools.records import (
     times_to_target,
     write_tables,
 )
-from tools.study_tables import algorithms_table, budget_table, update_to_data_table
+from tools.study_tables import algorithms_table, budget_table
 
 ROOT = Path(__file__).parents[2]
 FIELDS = {"task": "LedgerLab-T", "seeds": [0, 1], "cells": [], "physics": {"engine": "newton/mjwarp"}}
@@ -106,11 +106,6 @@ def test_a_row_shows_the_lowest_success_and_the_median_of_all_runs(tmp_path: Pat
     assert (time, steps) == ("≈ 0:09", "≈ 80")
     assert cost == "$11.50", "of 9 + 9 + 5 dollars, for two policies"
     assert elsewhere == "–"
-
-
-def test_a_library_or_a_configuration_that_is_not_the_usual_one_is_named(tmp_path: Path) -> None:
-    recorded(tmp_path / "t-cpu", "a", rl_library="skrl", agent="skrl_with_care_cfg_entry_point")
-    assert rows(tmp_path)[0][0] == "`LedgerLab-T` `--rl_library skrl` `--agent skrl_with_care_cfg_entry_point`"
 
 
 def test_checkpoints_that_runs_began_with_are_named_together(tmp_path: Path) -> None:
@@ -233,13 +228,6 @@ def test_algorithms_are_ordered_by_their_median_and_misses_are_slower_than_all_o
         "| SAC of rl_games | 3 of 3 | 0:20 (0:10 to 0:30) | 2 k | $0.03 | 2.0 GB |",
         "| SAC of SKRL | 2 of 3 | 1:00 (1:00 to more than 3:20) | 2 k | $0.03 | 1.0 GB |",
     ]
-
-
-def test_gradient_steps_are_given_per_step_of_all_environments(tmp_path: Path) -> None:
-    four = {"gradient_steps_per_env_step": 4 / 256, "num_envs": 256}
-    reported(tmp_path, "study", run_of("four", 1, **four), run_of("two", 1))
-    rows = update_to_data_table(tmp_path, "study").splitlines()[2:]
-    assert [row.split(" | ")[0] for row in rows] == ["| 2 (7.8)", "| 4 (15.6)"]
 
 
 def test_trainings_with_a_budget_show_their_best_scores(tmp_path: Path) -> None:

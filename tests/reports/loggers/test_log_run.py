@@ -15,7 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import requests
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -25,7 +24,7 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run
 from ledger_lab.reports.loggers import program
 from ledger_lab.reports.loggers.program import log_run
-from ledger_lab.reports.loggers.sink import Batch, SinkUnavailableError, load_sink, require_loggers, start_loggers
+from ledger_lab.reports.loggers.sink import Batch, SinkUnavailableError, load_sink, require_loggers
 from tests.conftest import ROOT, command
 from tests.fakes.ledgers import write_run
 from tests.fakes.live import LiveTraining
@@ -106,15 +105,6 @@ def test_a_full_disk_gives_an_error_of_one_line(tmp_path: Path, monkeypatch: pyt
         sink.send(Batch((), {}))
 
 
-def test_a_run_is_found_by_its_id_and_once_does_not_wait(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = LiveTraining(tmp_path / "logs", "aa12", folder="2026-01-01_aa12")
-    run.iterate()
-    folders = ("--log_root", str(tmp_path / "logs"), "--dir", str(tmp_path / "t"))
-    assert log_run(["aa", "--to", "tensorboard", "--once", *folders]) == 0
-    assert "run aa12 is running" in capsys.readouterr().out
-    assert scalars(tmp_path / "t", "train/env_steps") == [(1, 40.0)]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -171,15 +161,6 @@ def test_a_damaged_journal_is_not_sent(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"iteration":1', '"iteration":7', 1))
     with pytest.raises(UserError, match=f"damaged journal: {path}"):
         log_run([str(run_dir), "--to", "tensorboard"])
-
-
-def test_a_failing_logger_does_not_affect_its_starter(tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path, "aa")
-    (run_dir / "tensorboard").touch()  # where a folder has to be
-    before = psutil.Process().children()
-    start_loggers(run_dir, ["tensorboard"])
-    eventually(lambda: "must be a folder" in (run_dir / "logger-tensorboard.log").read_text())
-    assert psutil.Process().children() == before
 
 
 def test_a_logger_outlives_its_starter(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,14 +77,6 @@ def test_rows_that_a_destination_has_are_not_sent_again(tmp_path: Path) -> None:
     assert rest.cursor == whole.cursor
 
 
-def test_time_after_the_last_iteration_is_not_an_iteration(tmp_path: Path) -> None:
-    after = [window(1, 40, {"learn": SECOND}, SECOND), window(1, 40, {"log": SECOND}, 2 * SECOND)]
-    write(tmp_path, "1-0", declared("aa"), started(), *after, ended(Status.COMPLETED))
-    batch = translated(tmp_path)
-    assert figures(batch, "phase/learn_s") == [(1, 1.0)] and figures(batch, "phase/log_s") == []
-    assert figures(batch, "total/log_s") == [(1, 1.0)]
-
-
 def test_telemetry_leaves_out_unmeasured_figures(tmp_path: Path) -> None:
     device = DeviceSample(
         uuid="GPU-1",
@@ -115,15 +106,3 @@ def test_a_resumed_run_goes_on_after_the_last_attempt(tmp_path: Path) -> None:
     assert [step for step, _ in figures(batch, "telemetry/host_cpu_s")] == [4, 9]
     assert figures(batch, "total/wall_s") == [(1, 5.0), (2, 10.0)]
     assert figures(batch, "total/learn_s") == [(1, 1.0), (2, 2.0)]
-
-
-def test_compressed_journals_are_sent_under_their_names(tmp_path: Path) -> None:
-    plain, packed = (write_run(tmp_path / name, "aa") for name in ("plain", "packed"))
-    for path in packed.glob("journal-*.jsonl"):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    rows = [
-        [(entry.journal, entry.sequence, type(entry.row)) for entry in entries_of(read_run(each))]
-        for each in (plain, packed)
-    ]
-    assert rows[0] and rows[0] == rows[1]

@@ -7,9 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ import pytest
 from ledger_lab.cli.report import build_report
 from ledger_lab.errors import UserError
 from ledger_lab.ledger import read_ledger
-from ledger_lab.ledger.meters.phases import Phase
 from ledger_lab.reports.page.document import render_page
 from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.selection import select_in
@@ -91,11 +88,6 @@ def test_the_page_asks_for_no_other_file(hostile: str) -> None:
         assert tag not in ("link", "iframe", "object", "embed", "base", "img")
         assert "src" not in attributes and "style" not in attributes
         assert (attributes.get("href") or "#").startswith("#")
-
-
-def test_every_phase_has_a_colour() -> None:
-    theme = files("ledger_lab.reports.page").joinpath("template", "js", "theme.js").read_text()
-    assert re.findall(r'^  \["(\w+)", "#', theme, re.MULTILINE) == [str(phase) for phase in Phase]
 
 
 def test_a_page_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

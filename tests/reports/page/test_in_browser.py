@@ -18,7 +18,6 @@ from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.selection import Selection, select_in
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
 from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
-from tests.fakes.ledgers import write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b> %{y} &lt; javascript:alert(3)"
 
@@ -84,15 +83,6 @@ def test_the_table_shows_the_figures_of_the_ledger(seen: Visit) -> None:
     assert "> 10:46" in row.inner_text()
     assert "184/256" in row.inner_text()
     assert "value_loss is NaN at iteration 12" in seen.page.locator("table.costs").first.inner_text()
-
-
-def test_the_table_of_scores_tells_time_memory_and_how_training_episodes_ended(seen: Visit) -> None:
-    table = seen.page.locator("#curves-body details.long table").first
-    cells = table.locator("tbody tr").first.locator("td").all_text_contents()
-    heads = table.locator("th").all_text_contents()
-    line = dict(zip(heads, cells, strict=True))
-    assert line["training episodes ended by"] == "cart_out_of_bounds 360, time_out 100"
-    assert (line["peak memory"], ":" in line["training"], ":" in line["evaluation"]) == ("6.1 GB GPU", True, True)
 
 
 def test_cohorts_show_missing_runs_and_intervals(seen: Visit) -> None:
@@ -272,26 +262,3 @@ def test_a_thousand_runs_stay_usable(browser: Browser, tmp_path: Path) -> None:
     assert rows_shown(page) == ["r0777"]
     assert seen.complaints == []
     page.context.close()
-
-
-@pytest.mark.thorough
-def test_of_a_run_that_was_repeated_only_the_cost_counts(browser: Browser, tmp_path: Path) -> None:
-    write_run(tmp_path / "logs", "a0", scores=(), cohort="a", seed=2, status=Status.PREEMPTED)
-    for cohort in ("a", "b"):
-        for seed in (1, 2):
-            write_run(tmp_path / "logs", f"{cohort}{seed}", proof=10, cohort=cohort, seed=seed)
-    write_run(tmp_path / "logs", "a3", proof=10, cohort="a", seed=2, num_envs=20)
-    build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
-    seen = visit(browser, tmp_path / "page.html")
-    words = seen.page.locator("#cohorts-body").inner_text()
-    assert "3 of 3 runs, 1 repeated" in words and "more not on this page" not in words
-    show(seen.page, "sides")
-    reached = seen.page.locator("#sides-body tr", has_text="reached the target").locator("td")
-    assert reached.nth(1).inner_text() == "3 of 3"
-    assert seen.complaints == []
-    seen.page.context.close()
-
-
-def test_a_page_without_scaling_does_not_offer_it(seen: Visit) -> None:
-    assert not seen.page.locator("#scaling").is_visible()
-    assert not seen.page.get_by_role("link", name="Scaling").is_visible()

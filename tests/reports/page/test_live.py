@@ -11,7 +11,7 @@ from pathlib import Path
 from markupsafe import escape
 
 from ledger_lab.ledger import read_ledger
-from ledger_lab.reports.page.live import LOOKS, LivePart, render_live
+from ledger_lab.reports.page.live import LivePart, render_live
 from ledger_lab.reports.watch.model import Alert, Estimate, RunProgress, Spend, State, Watch
 from tests.fakes.live import LiveTraining
 
@@ -51,10 +51,6 @@ def rows(html: str) -> list[str]:
     """Return the texts of the rows of the table of trainings."""
     table = html.partition("<tbody>")[2].partition("</tbody>")[0]
     return [unescape(re.sub(r"<[^>]*>|\s+", " ", row)) for row in table.split("</tr>")[:-1]]
-
-
-def test_every_state_has_a_look() -> None:
-    assert set(State) == LOOKS.keys()
 
 
 def test_what_needs_attention_comes_first_and_texts_stay_texts(tmp_path: Path) -> None:

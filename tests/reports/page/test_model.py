@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import socket
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -27,10 +25,9 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.reports.page.episodes import SHORT, SUCCESS, collect_outcomes
-from ledger_lab.reports.page.model import PageModel, PageRun, build_model
+from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.series import return_curve, telemetry_series
 from ledger_lab.reports.selection import select_in
-from ledger_lab.reports.summary import RunSummary
 from tests.fakes.ledgers import SECOND, declared, device_sample, result, write_run
 
 
@@ -92,13 +89,6 @@ def test_telemetry_shows_what_was_measured_and_nothing_else(tmp_path: Path) -> N
     assert (power.mean, power.highest, power.samples, len(power.y)) == (105.5, 110, 20, 4)
     cpu = series["host", "CPU"]
     assert (cpu.mean, cpu.unit, cpu.samples) == (1.5, "cores", 20)
-
-
-def test_a_run_without_telemetry_has_none(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa")
-    (run,) = model_of(tmp_path).runs
-    assert (run.telemetry, run.returns, run.health_events) == ([], None, [])
-    assert not run.telemetry_left_out, "no supervisor watched it"
 
 
 def test_telemetry_that_was_left_out_of_the_ledger_is_reported(tmp_path: Path) -> None:
@@ -180,14 +170,6 @@ def test_episodes_are_one_letter_each(tmp_path: Path) -> None:
     assert collection.panels[0].seeds == list(range(10))
 
 
-def test_with_too_many_episodes_each_run_keeps_its_last_sheets(tmp_path: Path) -> None:
-    write_run(tmp_path, "aa", scores=(5, 9))
-    write_run(tmp_path, "bb", scores=(4, 8))
-    collection = collect_outcomes(read_ledger(tmp_path).runs, episodes=20)
-    assert [[sheet.checkpoint for sheet in sheets] for sheets in collection.sheets] == [["model_2.pt"]] * 2
-    assert collection.left_out == 2
-
-
 def test_each_cohort_has_a_curve_and_two_cohorts_a_test(tmp_path: Path) -> None:
     for seed in range(5):
         write_run(tmp_path, f"a{seed}", proof=10, cohort="a", seed=seed)
@@ -224,10 +206,3 @@ def test_a_run_that_was_repeated_does_not_count_among_the_five(tmp_path: Path) -
             status=Status.COMPLETED if seed else Status.PREEMPTED,
         )
     assert model_of(tmp_path).log_rank_tests == []
-
-
-def test_the_table_of_sides_shows_figures_that_runs_have() -> None:
-    script = files("ledger_lab.reports.page").joinpath("template/js/sides.js").read_text(encoding="utf-8")
-    shown = {*re.findall(r"\brun\.(\w+)", script), *re.findall(r'\bcolumnOf\("(\w+)"', script)}
-    known = {field.name for cls in (RunSummary, PageRun) for field in dataclasses.fields(cls)}
-    assert shown - known == {"envs", "index"}, "core.js adds these two"

@@ -4,11 +4,10 @@ import fcntl
 import os
 import struct
 import termios
-from pathlib import Path
 
 import pytest
 
-from ledger_lab.reports.terminal.console import PLAIN_WIDTH, Terminal, make_console
+from ledger_lab.reports.terminal.console import Terminal, make_console
 
 
 @pytest.fixture
@@ -48,8 +47,3 @@ def test_the_terminal_of_a_worker_keeps_its_width(wide: tuple[int, int], capfd: 
     for descriptor in (nothing, ours, theirs):
         os.close(descriptor)
     assert width == 280
-
-
-def test_nothing_is_cut_in_a_file(tmp_path: Path) -> None:
-    with (tmp_path / "out").open("w") as file:
-        assert make_console(file).width == PLAIN_WIDTH

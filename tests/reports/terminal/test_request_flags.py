@@ -140,8 +140,3 @@ class Changed(Fixed):
 def test_help_explains_overrides_only_where_a_program_takes_them() -> None:
     shown = {each: "overrides:" in each.parser().format_help(everything=True) for each in (Fixed, Changed)}
     assert shown == {Fixed: False, Changed: True}
-
-
-def test_headless_is_accepted_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Toy, "program", Program(name="toy.py", description="A toy.", examples=()), raising=False)
-    assert Toy.parse(["--headless", "--count", "3"]) == Toy.parse(["--count", "3"])

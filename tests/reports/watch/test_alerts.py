@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ledger_lab.ledger import Health, Journal, SchedulerJob, Status, read_ledger
-from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.ledger.liveness import identify_process
 from ledger_lab.reports.watch.model import Alert, AlertKind, PlannedStudy, QueuedTraining, Severity, State, Watch
 from ledger_lab.reports.watch.view import watch_ledger
@@ -132,29 +131,6 @@ def test_a_rented_machine_is_idle_after_its_last_run(host: str, severity: Severi
     assert not look(tmp_path).alerts, "it works again"
 
 
-def test_a_machine_on_which_a_scheduler_runs_a_training_is_not_idle(tmp_path: Path) -> None:
-    make_run(tmp_path, "aa", ago_s=1200.0, status=DONE, host="n4")
-    job = SchedulerJob(engine="ray", job="1", index=0, restarts=0)
-    make_run(tmp_path, "bb", host="n4", job=job)
-    assert not look(tmp_path).alerts
-
-
-def test_a_machine_that_costs_nothing_while_it_is_idle_is_not_told(tmp_path: Path) -> None:
-    make_run(tmp_path, "aa", ago_s=1200.0, status=DONE, price=load_prices()["local"].to_dict())
-    make_run(tmp_path, "bb", ago_s=1200.0, status=DONE, job=SchedulerJob(engine="slurm", job="1", index=0, restarts=0))
-    make_run(tmp_path, "cc", ago_s=300.0, status=DONE, host="n3")
-    assert not look(tmp_path).alerts, "unpriced; given back by the scheduler; ended a moment ago"
-
-
-def test_a_job_that_goes_on_after_its_training_is_idle(tmp_path: Path) -> None:
-    job = SchedulerJob(engine="slurm", job="77", index=0, restarts=0)
-    directory = make_run(tmp_path, "aa", ago_s=1200.0, status=DONE, job=job)
-    alert = one(tmp_path, [queued(directory, ago_s=2000.0)])
-    assert (alert.kind, alert.severity, alert.subject) == ("idle", "critical", "77_0")
-    assert alert.sentence == "its job still runs (running on n1), and run aa in it ended 20:00 ago"
-    assert alert.way_out == "scancel 77"
-
-
 def test_a_queue_is_stuck_only_if_nothing_of_it_runs(tmp_path: Path) -> None:
     make_run(tmp_path, "aa", status=DONE)
     waiting = [queued(runs=False, ago_s=5 * 3600.0), queued(runs=False, ago_s=5 * 3600.0, index=1)]
@@ -238,22 +214,3 @@ def test_a_study_that_cannot_finish_in_its_budget_is_told(
     assert study.forecast_usd is not None and study.forecast_usd.expected is not None
     assert study.forecast_usd.expected == pytest.approx(study.spent_usd * 7 / 5)
     assert [(each.kind, each.severity) for each in found.alerts] == ([] if kind is None else [(kind, severity)])
-
-
-def test_a_study_without_an_ended_training_is_bounded_by_the_speed_of_a_live_one(tmp_path: Path) -> None:
-    make_run(tmp_path, "aa", took_s=610, cohort="s", seed=1)
-    found = look(tmp_path, (), PlannedStudy(name="s", cohorts=("s",), seeds=(1, 2, 3, 4, 5), budget_usd=1.0))
-    (study,) = found.studies
-    assert study.forecast_usd is not None and study.forecast_usd.expected is None
-    whole_usd = 1210 / 3600 * (G6.usd_per_hour or 0)
-    assert study.forecast_usd.high == pytest.approx(5 * whole_usd, rel=1e-3)
-    (alert,) = found.alerts
-    assert (alert.kind, alert.severity) == ("budget_at_risk", "notice")
-    assert alert.sentence.startswith("$0.14 of a budget of $1.00 are spent, forecast [$0.14, $1.35]; 1 live, 4")
-
-
-def test_a_study_that_has_ended_needs_no_alert(tmp_path: Path) -> None:
-    for seed in range(1, 6):
-        make_run(tmp_path, f"e{seed}", status=DONE, ago_s=100.0, cohort="s", seed=seed)
-    study = PlannedStudy(name="s", cohorts=("s",), seeds=(1, 2, 3, 4, 5), budget_usd=0.01)
-    assert not look(tmp_path, (), study).alerts, "nothing more will be spent"

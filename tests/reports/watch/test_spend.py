@@ -49,20 +49,6 @@ def test_the_spend_of_a_cohort_is_that_of_the_report(tmp_path: Path) -> None:
     assert spend.usd_per_hour == pytest.approx(G6.usd_per_hour)
 
 
-def test_trainings_of_a_cohort_may_have_the_same_seed(tmp_path: Path) -> None:
-    make_run(tmp_path, "live", ago_s=1.0, supervised_ago_s=1.0, cohort="c", seed=7)
-    declare_cohort(tmp_path, "c", 4)
-    for run_id, status, missing in (
-        ("aa", Status.COMPLETED, 2),
-        ("bb", Status.COMPLETED, 1),
-        ("cc", Status.PREEMPTED, 1),  # it must be made again
-        ("dd", Status.COMPLETED, 0),
-    ):
-        make_run(tmp_path, run_id, took_s=610, status=status, cohort="c", seed=42)
-        (spend,) = look(tmp_path).cohorts
-        assert spend.missing == missing
-
-
 def test_what_a_hung_or_lost_training_still_takes_counts_as_missing(tmp_path: Path) -> None:
     root = tmp_path / "ledger"
     make_run(root, "e1", took_s=700, status=Status.COMPLETED, cohort="s", seed=1)
@@ -109,16 +95,6 @@ def test_nothing_is_known_before_the_first_iteration(tmp_path: Path) -> None:
     assert found.runs[0].left_s is None and found.runs[0].left_usd is None, "unknown, and not 0"
     assert found.studies[0].forecast_usd is None
     assert found.studies[0].unknown == "no training has ended, or a live one has not completed an iteration yet"
-
-
-def test_a_run_that_trains_on_after_its_target_ends_at_its_last_iteration(tmp_path: Path) -> None:
-    make_run(tmp_path, "aa", took_s=610, reached=True, stop_at_target=False)
-    (run,) = look(tmp_path).runs
-    assert run.target_reached and (run.checks, run.proofs) == (1, 1)
-    assert run.left_s is not None and run.left_s.expected == pytest.approx(600)
-    assert run.left_usd is not None and run.left_usd.expected == pytest.approx(
-        600 / 3600 * (G6.usd_per_hour or 0), rel=0.01
-    )
 
 
 def test_a_run_that_was_removed_meanwhile_silences_no_other(tmp_path: Path) -> None:

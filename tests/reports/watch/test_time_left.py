@@ -111,10 +111,6 @@ def test_intervals_hold_what_a_study_takes_in_the_end() -> None:
 RUN = declared("aa", hardware={"cpu": "Xeon", "cpu_cores": 4}, request={"cpu_threads": None})
 
 
-def test_other_seeds_say_something() -> None:
-    assert settings_of(replace(RUN, run_id="bb", seed=2)) == settings_of(RUN)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
