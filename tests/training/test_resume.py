@@ -237,7 +237,7 @@ def require(prefix: Sequence[str]) -> None:
     "prefix",
     [
         pytest.param(IN_ANOTHER_CONTAINER, id="container"),
-        pytest.param(AS_ANOTHER_USER, id="user"),
+        pytest.param(AS_ANOTHER_USER, id="user", marks=pytest.mark.thorough),
     ],
 )
 def test_a_live_run_is_not_taken_over(prefix: tuple[str, ...], tmp_path: Path) -> None:
