@@ -178,6 +178,26 @@ def test_panels_of_several_cells_and_the_seeds_that_fail(seen: Visit) -> None:
     assert seen.complaints == []
 
 
+@pytest.mark.parametrize("width", [1400, 1280, 1024, 600])
+def test_no_column_of_runs_or_cohorts_is_cut(browser: Browser, page_file: Path, width: int) -> None:
+    seen = visit(browser, page_file, width, 900)
+    tables = "[...document.querySelectorAll('.scroll:has(table.cards)')]"
+    assert seen.page.evaluate(f"{tables}.every(each => each.scrollWidth <= each.clientWidth)")
+    seen.page.context.close()
+
+
+def test_a_page_of_one_run_begins_with_its_answer(browser: Browser, tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "a1", scores=(5, 9), proof=9, status=Status.TARGET_REACHED)
+    build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
+    seen = visit(browser, tmp_path / "page.html")
+    tiles = [tile.split("\n")[1:] for tile in seen.page.locator("#tiles div").all_inner_texts()]
+    assert [tile[0] for tile in tiles] == ["✓ target reached", "90.0 %", "0:09", "–"]
+    assert tiles[1][1] == "95 %: 90.0 to 99.9 · 9 of 10"
+    assert seen.page.locator("#filters").is_hidden()
+    assert seen.complaints == []
+    seen.page.context.close()
+
+
 def test_a_narrow_dark_screen_needs_no_sideways_scrolling(browser: Browser, page_file: Path) -> None:
     seen = visit(browser, page_file, 390, 844, is_mobile=True, has_touch=True, color_scheme="dark")
     assert seen.complaints == []

@@ -169,11 +169,9 @@ function showTiles() {
           : !reached
             ? `undefined, ≥ ${usd(spent)} spent`
             : `${usd(spent)} ÷ ${counted(reached, "run")}`;
-  const tiles = [
-    ["runs", String(shown.length), `of ${runs.length} on this page`],
-    ["reached the target", String(reached), `of ${counted(shown.length, "run")}`],
-    ["failed", String(failed), `of ${counted(shown.length, "run")}`],
-    ["wall-clock", duration(wall), `all attempts, ${wall >= 3600 ? "h:mm:ss" : "m:ss"}`],
+  const several = [
+    ["reached the target", `${reached} of ${shown.length}`, `${failed} failed`],
+    ["wall-clock", duration(wall), `all attempts, ${wall >= 3600 ? "h:min:s" : "min:s"}`],
     [
       "spent",
       priced.length ? usd(spent) : MISSING,
@@ -181,9 +179,30 @@ function showTiles() {
     ],
     ["per target-reaching checkpoint", each, why],
   ];
+  const tiles = shown.length === 1 ? answer(shown[0]) : several;
   byId("tiles").replaceChildren(
     ...tiles.map(([title, value, note]) =>
       element("div", {}, element("dt", {}, title), element("dd", {}, value, element("small", {}, note))),
     ),
   );
+}
+
+/** The answer of one run: is its target reached, with which success, in which time and at which cost. */
+function answer(run) {
+  const time = run.wall_to_target_s ?? run.wall_s;
+  const [low, high] = (run.heldout_interval ?? []).map((end) => (100 * end).toFixed(1));
+  return [
+    [run.task, run.target_reached ? "✓ target reached" : `✗ ${statusWords(run.status)}`, run.reason ?? ""],
+    [
+      run.target_reached ? "success of fresh episodes" : "success of checked episodes",
+      percent(run.heldout_success),
+      low === undefined ? "no score" : `95 %: ${low} to ${high} · ${run.heldout_successes} of ${run.heldout_episodes}`,
+    ],
+    [
+      run.target_reached ? "time to target" : "time without reaching it",
+      duration(time),
+      `${time >= 3600 ? "h:min:s" : "min:s"}, start-up included`,
+    ],
+    ["cost", usd(run.billable_usd), run.billable_usd === null ? "unpriced" : "of the whole run"],
+  ];
 }
