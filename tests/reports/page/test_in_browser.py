@@ -18,6 +18,7 @@ from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.selection import Selection, select_in
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
 from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
+from tests.fakes.ledgers import write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b> %{y} &lt; javascript:alert(3)"
 
