@@ -55,7 +55,7 @@ def test_the_ledger_names_the_checkpoint_and_its_cost(begun: tuple[Run, str]) ->
     summary = summarize_run(run)
     assert (run.declared.error_budget, began["proof_panels"]) == (ERROR_BUDGET, 1), "its proof spent nothing"
     assert summary.began_from == began and summary.env_steps == 2 * 32 * run.declared.horizon, "its own steps"
-    line = f"{run.declared.run_id} began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken "
+    line = f"began with {PROVEN.name} of run {base.run_id} ({base.task}), which had taken "
     assert line + duration(began["wall_s"]) in " ".join(printed.split())
 
 
