@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def submit(site: SlurmSite) -> Submission:
     ("sbatch", "said"),
     [
         ("echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv' >&2; exit 1", "Socket"),
-        ("[[ $1 == --version ]] || sleep 60", "sbatch timed out"),
+        ("[[ $1 == --version ]] || exec sleep 60", "sbatch timed out"),
         ("echo welcome", "sbatch printed 'welcome"),
         ("", "sbatch printed ''"),
     ],
@@ -61,7 +62,7 @@ def submit(site: SlurmSite) -> Submission:
 def test_a_job_that_may_be_submitted_is_found_by_the_next_call(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str, said: str
 ) -> None:
-    monkeypatch.setattr(slurm, "_ANSWER_S", 1.0 if "sleep" in sbatch else 60.0)
+    monkeypatch.setattr(slurm, "SLURM", replace(slurm.SLURM, answer_s=2.0 if "sleep" in sbatch else 60.0))
     lab = site(sbatch=f"[[ $1 != --version ]] || exit 0\n{sbatch}", squeue="")
     with pytest.raises(UnclearSubmissionError, match=f"{said}.*call again.* ledger_lab-s-001-[0-9a-f]{{8}}$"):
         submit(lab)
