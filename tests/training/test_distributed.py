@@ -108,7 +108,7 @@ def test_the_report_shows_waiting_ranks_and_bills_the_machine_once(by_two: Path)
     assert all(0 < rank["synchronize_share"] < 1 for rank in run["ranks"])
     assert run["billable_usd"] == pytest.approx(math.ceil(run["wall_s"]) / 1000), "each second that has begun, once"
     text = script("report", run["run_id"], "--log_root", by_two).stdout
-    assert "2 × 32" in text and "ran in 2 processes: synchronize " in text
+    assert "2 × 32" in text and "2; synchronize takes " in text
     last = run["ranks"][1]["learner"][-1]["sha256"][:12]
     said = f"equal to the last bit whenever compared (2 ×), after iteration 2 with SHA-256 {last}…"
     assert said in " ".join(text.split()), "lines are wrapped"
