@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
 from ledger_lab.errors import UserError
-from ledger_lab.ledger import LedgerDamageError, Status
+from ledger_lab.ledger import LedgerDamageError
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports import (
     absent_cohort_lines,
@@ -48,9 +45,6 @@ VIEWS = {
 
 _COMPARED = 100
 """Largest number of other runs that advice compares with; the newest ones."""
-
-_WATCHED = (Status.RUNNING, Status.LOST, Status.PREEMPTED)
-"""Statuses of runs that may need attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +140,7 @@ def _as_json(request: ReportRequest, found: Selection) -> dict[str, object]:
 
 
 def _show(request: ReportRequest, found: Selection) -> None:
-    """Print the table of runs, with what needs attention below it."""
+    """Print the tables of runs and cohorts, or everything about them."""
     console, contents = make_console(), found.contents
     if found.price is not None:
         console.print(render_repricing(found.price, contents.summaries))
@@ -163,23 +157,6 @@ def _show(request: ReportRequest, found: Selection) -> None:
     if not request.runs:
         for line in absent_cohort_lines(found.ledger.cohorts):
             console.print(line)
-    for line in _alert_lines(found):
-        console.print(line, soft_wrap=True)
-
-
-def _alert_lines(found: Selection) -> list[Text]:
-    """Return the alerts about shown runs that go on, or were lost; no engine is asked.
-
-    Health events are left out, because the table tells them already.
-    """
-    going = {each.run_id for each in found.contents.summaries if each.status in _WATCHED}
-    if not going:
-        return []
-    from ledger_lab.reports.watch.view import watch_ledger
-    from ledger_lab.reports.watch.words import alert_lines
-
-    alerts = watch_ledger(found.ledger, now=datetime.datetime.now(datetime.UTC), price=found.price).alerts
-    return alert_lines(each for each in alerts if each.subject in going and each.kind != "health")
 
 
 def _bottlenecks(found: Selection) -> dict[str, Bottleneck]:
