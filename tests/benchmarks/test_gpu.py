@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +15,6 @@ from benchmarks.comparison import ROOT
 from benchmarks.gpu import kit
 from benchmarks.gpu.compared import compared
 from benchmarks.gpu.part import FIGURES, Part, read_figures, run_part
-from ledger_lab.ledger.endings import Terminated
-from ledger_lab.reports.terminal.exit_status import ENDING
 from tests.conftest import benchmark
 from tests.fakes.waiting import wait_until
 
@@ -68,15 +65,6 @@ def require_small_logs(tmp_path: Path) -> None:
     assert [path for path in kept if path.name == "journal-1-0.jsonl"]
     assert not [path for path in kept if path.suffix == ".pt"]
     assert sum(path.stat().st_size for path in kept) < 2_000_000
-
-
-def test_a_part_that_fails_tells_its_error_and_its_figures_so_far(tmp_path: Path) -> None:
-    failed = run_part(part(f"{WRITES}; print('out of luck'); sys.exit(3)"), tmp_path / "a", os.environ, 60)
-    assert (failed.status, failed.exit_status, failed.result) == ("failed", 3, {"x": 1})
-    assert failed.error == "exit status 3: out of luck"
-    silent = run_part(part("pass"), tmp_path / "b", os.environ, 60)
-    assert silent.status == "failed"
-    assert "no figures: FileNotFoundError" in (silent.error or "")
 
 
 def test_a_part_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,17 +121,6 @@ def test_no_part_stops_the_next_and_what_does_not_fit_is_named(tmp_path: Path, m
     assert "it needs 1012 s: run it alone with --part third" in found["parts"]["third"]["error"]
     assert found["parts"]["second"]["result"] == {"x": 1}
     assert (tmp_path / "gpu-logs" / "first" / "output.txt").exists()
-
-
-def test_the_output_of_a_part_is_kept_if_the_kit_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = f"import os, signal, time; {WRITES}; print('so far', flush=True); os.kill(os.getppid(), signal.SIGTERM)"
-    handlers = [signal.getsignal(each) for each in ENDING]
-    with pytest.raises(Terminated):
-        run_kit(monkeypatch, tmp_path, [part(f"{asked}; time.sleep(100)"), part(WRITES, "never")])
-    assert [signal.getsignal(each) for each in ENDING] == handlers
-    assert (tmp_path / "gpu-logs" / "tried" / "output.txt").read_text() == "so far\n"
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    assert found["not_run"] == ["tried", "never"]
 
 
 def test_if_the_device_cannot_be_used_the_rest_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,30 +196,6 @@ def test_a_wrong_request_is_refused_and_nothing_is_submitted(
     assert not (tmp_path / "ledger").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--on"], "--on: expected one argument"),
-        (["--on", "lcoal"], "no cluster 'lcoal'"),
-        (["--nodes", "2"], "--nodes needs --on CLUSTER"),
-        (["--dry_run"], "--dry_run needs --on CLUSTER"),
-        (["--on", "local", "--nodes", "0"], "--nodes 0: must be a whole number of at least 1"),
-        (["--on", "local", "--log_root", "x"], "--log_root: cluster local sets it"),
-        (["--on", "slurm", "--grace_s", "9"], "--grace_s: cluster slurm sets it"),
-        (["--on", "slurm", "--nproc", "3"], "--nproc 3: cluster slurm gives a training 1 GPUs per node"),
-        (["--on", "slurm", "--task", "Nonne"], "unknown task 'Nonne'"),
-    ],
-)
-def test_a_single_training_with_wrong_flags_is_refused(
-    arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as refused:
-        submit_if_asked(arguments)
-    assert refused.value.code == 2
-    printed = capfd.readouterr().err
-    assert said in printed and printed.count("\n") == 1
-
-
 def test_a_dry_run_of_a_single_training_needs_no_scheduler(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as shown:
         submit_if_asked(["--on", "slurm", "--nodes", "2", "--dry_run", "--seed", "3"])
@@ -386,8 +362,3 @@ def test_each_number_of_machines_and_gpus_is_a_job_of_its_own(
     said = capfd.readouterr().out
     jobs = [line for line in said.splitlines() if line.startswith("cd ")]
     assert len(jobs) == 2 and '"nodes":1,"processes":1' in said, "without GPUs, one job for each number of machines"
-
-
-def test_a_size_needs_as_many_gpus_as_processes(sizes_on_slurm: Callable[[int], list[str]]) -> None:
-    with pytest.raises(UserError, match="size 2x1x32: cluster lab gives a training 1 GPUs per node, one per process"):
-        run_study(sizes_on_slurm(1))
