@@ -117,3 +117,9 @@ def test_a_page_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest.html", "logs", "page.html"]
     os.umask(mask := os.umask(0))
     assert page.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+def test_the_table_says_how_far_a_run_got_that_is_short_of_its_target(tmp_path: Path) -> None:
+    write_run(tmp_path, "aa", scores=(5, 6))
+    page = render_page(build_model(select_in(read_ledger(tmp_path))))
+    assert "the best check is 60.0 % of 10 episodes by model_2.pt" in page

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ledger_lab.ledger import Health, Run, Status
@@ -69,8 +68,8 @@ class PageRun:
     """A run on the page: its summary, and its curves and scores."""
 
     summary: RunSummary
-    """Its figures without checkpoints and health events, which are in the scores and :attr:`health_events` with their
-    times."""
+    """Its figures. As JSON, without checkpoints and health events, which are in the scores and :attr:`health_events`
+    with their times."""
     machine: str | None
     yardstick: int
     """Index into :attr:`PageModel.yardsticks`."""
@@ -135,7 +134,8 @@ class PageModel:
     def to_json(self) -> dict[str, Any]:
         """Return the model as plain JSON values, with the titles and denominators of the runs' columns."""
         titles = {name: (shown.title, shown.denominator) for name, shown in shown_columns(RunSummary)}
-        values = {name: value for name, value in asdict(self).items() if name != "scaling"}
+        kept = [replace(run, summary=replace(run.summary, checkpoints=[], health=[])) for run in self.runs]
+        values = {name: value for name, value in asdict(replace(self, runs=kept)).items() if name != "scaling"}
         return {**values, "columns": titles}
 
 
@@ -170,7 +170,7 @@ def build_model(
         on_progress(place, len(runs))
         page_runs.append(
             PageRun(
-                summary=dataclasses.replace(summary, checkpoints=[], health=[]),
+                summary=summary,
                 machine=run.declared.machine,
                 yardstick=places[summary.run_id],
                 repeated=summary.run_id in repeated,
@@ -220,7 +220,7 @@ def _scores(summary: RunSummary, seeds: int | None) -> list[CheckpointScore]:
             continue
         trials = seeds or episodes
         low, high = wilson_interval(successes / episodes * trials, trials)
-        kept = dataclasses.replace(checkpoint, wall_s=round(checkpoint.wall_s, 3), outcomes=None)
+        kept = replace(checkpoint, wall_s=round(checkpoint.wall_s, 3), outcomes=None)
         scores.append(CheckpointScore(**vars(kept), low=round(low, 5), high=round(high, 5)))
     return scores
 
