@@ -1,4 +1,4 @@
-"""Momenta of a flight, energies and contact forces with MuJoCo's C code are those of MuJoCo-Warp."""
+"""Momenta and energies of a flight with MuJoCo's C code are those of MuJoCo-Warp."""
 
 from __future__ import annotations
 
