@@ -17,9 +17,10 @@ import ledger_lab.cli.page
 import ledger_lab.cli.report
 from benchmarks.synthetic_ledger import write_ledger
 from ledger_lab.cli.report import build_report
-from ledger_lab.ledger import Ledger, LedgerDamageError, read_ledger, reader
+from ledger_lab.ledger import CohortDeclared, Journal, Ledger, LedgerDamageError, read_ledger, reader
 from ledger_lab.ledger.comparability import settings
 from ledger_lab.reports import selection, summarize_run
+from tests.fakes.ledgers import priced, write_run
 
 
 def test_summaries_on_all_cores_equal_those_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +77,33 @@ def test_of_many_runs_only_those_that_are_shown_are_read(
     assert build_report([*asked, "--json", "-"]) == 1
     told = capsys.readouterr()
     assert len(json.loads(told.out)["runs"]) == 11 and str(oldest) in told.err
+
+
+@pytest.mark.parametrize("asked", [["b"], [], ["compare", "a", "b"]], ids=" ".join)
+def test_damage_that_is_found_late_counts_as_damage_that_is_found_at_once(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = [f"{number:016x}" for number in range(4)]
+    began = {"run_id": ids[0], "task": "T", "checkpoint": "model_2.pt", "sha256": "a" * 64, "env_steps": 80}
+    for run_id, cohort in zip(ids, "aabb", strict=True):
+        begun: dict[str, Any] = {"began_from": {**began, "wall_s": 9.0, "usd": 9.0}} if run_id == ids[3] else {}
+        write_run(tmp_path, run_id, cohort=cohort, seed=int(run_id, 16), price=priced(), **begun)
+    (tmp_path / "declared").mkdir()
+    with Journal(tmp_path / "declared" / "journal-a.jsonl") as journal:
+        journal.append(CohortDeclared(cohort="a", size=2))
+    damaged = tmp_path / "rsl_rl" / "e" / ids[0] / "journal-1-0.jsonl"
+    damaged.write_bytes(damaged.read_bytes().replace(b'"needed":9', b'"needed":8'))
+
+    def answers() -> list[Any]:
+        found: list[Any] = []
+        for arguments in (asked, [*asked, "--json", "-"]):
+            found += [build_report([*arguments, "--log_root", str(tmp_path)]), capsys.readouterr()]
+        return found
+
+    whole = answers()
+    assert whole[0] == 1 and str(damaged) in whole[1].err
+    monkeypatch.setattr(reader, "_MANY", 3)
+    assert answers() == whole
 
 
 def test_bottlenecks_are_shown_of_named_runs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

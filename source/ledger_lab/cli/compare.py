@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 
 from ledger_lab.ledger.cores import no_collection
 from ledger_lab.reports.compare import compare_runs, show_finding
-from ledger_lab.reports.selection import PricedRequest, json_flag, whole_ledger
+from ledger_lab.reports.selection import PricedRequest, json_flag, select
 from ledger_lab.reports.terminal.console import write_json
 from ledger_lab.reports.terminal.request import Program, flag
 
@@ -47,11 +47,11 @@ def compare_sides(argv: Sequence[str]) -> int:
         UserError: If there is no such ledger, cohort or run, or the sides do not measure the same thing.
     """
     request = CompareRequest.parse(argv)
-    ledger = whole_ledger(request.log_root)
-    sizes = {cohort.name: cohort.size for cohort in ledger.cohorts}
-    finding = compare_runs(request.a, request.b, ledger.runs, request.price(), sizes)
+    found = select(request, (request.a, request.b))
+    sizes = {cohort.name: cohort.size for cohort in found.ledger.cohorts}
+    finding = compare_runs(request.a, request.b, found.contents.runs, request.price(), sizes)
     if request.json is None:
         show_finding(finding)
     else:
         write_json(request.json, finding.to_json())
-    return 1 if ledger.damage else 0
+    return found.status

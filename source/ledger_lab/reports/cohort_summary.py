@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ledger_lab.ledger import Cohort, Run, Status
+from ledger_lab.ledger import Cohort, LedgerDamageError, Run, Status
 from ledger_lab.ledger.comparability import differing
 from ledger_lab.ledger.costs.cohorts import FEWEST_RUNS, RunCost, cohort_cost
 from ledger_lab.ledger.costs.model import sum_if_known
@@ -165,6 +165,8 @@ class EarlierRuns:
     """Runs at hand, by their ids; with any, those of pretrained policies are found, too."""
     price: Price | None = None
     """Price that replaces the declared prices."""
+    damaged: dict[str, LedgerDamageError] = field(default_factory=dict)
+    """Earlier runs whose rows turned out to be damaged, by their ids; they are not at hand."""
 
     def spend_usd(self, members: Sequence[RunSummary]) -> float | None:
         """Return the spend of all earlier runs of some runs, each of them once [USD].
@@ -178,24 +180,32 @@ class EarlierRuns:
         Returns:
             0 if there is none; ``None`` if the spend of one of them is unknown, or unknown at the requested price.
         """
-        own = {member.run_id for member in members}
+        done = {member.run_id for member in members}
         found: dict[str, float | None] = {}
         pending = [member.began_from for member in members]
         while pending:
             began = pending.pop()
-            if began is None or (run_id := began["run_id"]) in own:
+            if began is None or (run_id := began["run_id"]) in done:
                 continue
-            run = self._find(began)
-            if run is None:
+            if (known := self._summary(began)) is None:
                 amount = None if self.price is not None else began["usd"]
                 earlier = found.setdefault(run_id, amount)  # the same run may have spent more when a later one began
                 found[run_id] = None if amount is None or earlier is None else max(amount, earlier)
-            elif run_id not in found:
-                known = summarize_run(run, self.price)
+            else:
                 found[run_id] = known.billable_usd
                 pending.append(known.began_from)
+                done.add(run_id)
         amounts = [amount for amount in found.values() if amount is not None]
         return math.fsum(amounts) if len(amounts) == len(found) else None
+
+    def _summary(self, began: Mapping[str, Any]) -> RunSummary | None:
+        """Return the figures of the run of a checkpoint; ``None`` if its rows are not at hand."""
+        try:
+            run = None if began["run_id"] in self.damaged else self._find(began)
+            return None if run is None else summarize_run(run, self.price)
+        except LedgerDamageError as error:
+            self.damaged[began["run_id"]] = error.with_traceback(None)
+            return None
 
     def _find(self, began: Mapping[str, Any]) -> Run | None:
         """Return the run of a checkpoint; ``None`` if its rows are not at hand."""

@@ -166,12 +166,20 @@ def select_in(
             known[run.run_id], declared[run.run_id] = found
     if lost and not chosen & known.keys():
         raise next(iter(lost.values()))
-    sound = tuple(run for run in ledger.runs if run.run_id not in lost)
-    ledger = replace(ledger, runs=sound, damage=(*ledger.damage, *lost.values()))
+    ledger = _without(ledger, lost)
     runs = [run for run in runs if run.run_id in known]
-    earlier = EarlierRuns({run.run_id: run for run in sound}, price)
+    earlier = EarlierRuns({run.run_id: run for run in ledger.runs}, price)
     together_summarized = summarize_cohorts([*known.values()], ledger.cohorts, earlier, declared)
+    ledger = _without(ledger, earlier.damaged)
     return Selection(ledger, names, Contents(runs, [known[run.run_id] for run in runs], together_summarized), price)
+
+
+def _without(ledger: Ledger, lost: Mapping[str, LedgerDamageError]) -> Ledger:
+    """Return a ledger in which runs count as damaged, and not as runs of their cohorts."""
+    sound = tuple(run for run in ledger.runs if run.run_id not in lost)
+    kept = (tuple(run_id for run_id in cohort.run_ids if run_id not in lost) for cohort in ledger.cohorts)
+    cohorts = tuple(replace(cohort, run_ids=ids) for cohort, ids in zip(ledger.cohorts, kept, strict=True))
+    return replace(ledger, runs=sound, cohorts=cohorts, damage=(*ledger.damage, *lost.values()))
 
 
 def whole_ledger(log_root: Path) -> Ledger:
