@@ -112,6 +112,15 @@ def test_a_setting_holds_what_the_user_changed_and_not_what_follows_from_the_siz
     assert old.machines == 1, "a single process has a single machine"
 
 
+def test_runs_without_the_mirrored_samples_of_their_task_are_a_setting_of_their_own(tmp_path: Path) -> None:
+    for run_id, symmetry in (("aa", True), ("bb", False), ("cc", None)):
+        root = tmp_path / run_id
+        write_scaled(root, run_id, 1, 64, rate=9e2, iterations=5, task="LedgerLab-Velocity-Flat-Go2", symmetry=symmetry)
+        assert only(root).setting.treatment == ("" if symmetry else "--no_symmetry")
+    write_scaled(tmp_path / "dd", "dd", 1, 64, rate=9e2, iterations=5, task="LedgerLab-Cartpole", symmetry=False)
+    assert only(tmp_path / "dd").setting.treatment == "", "nothing of it can be mirrored"
+
+
 def test_a_run_that_never_began_is_no_point(tmp_path: Path) -> None:
     """It took no time, and tells nothing of its size."""
     write_scaled(tmp_path, "aa", 1, 64, rate=1000.0, iterations=5)

@@ -16,6 +16,7 @@ from ledger_lab.ledger.meters.phases import TRAINING_PHASES, Phase
 from ledger_lab.reports.facts import Moment, RunFacts, attempt_times, target_moment
 from ledger_lab.reports.summary import RunSummary
 from ledger_lab.studies.scaling.laws import BatchFit, Kind, Law, RateFit, Refusal, TargetRun
+from ledger_lab.tasks.pack import TASKS
 
 _SIZE = ("physics=", "env.scene.num_envs=")
 """Beginnings of overrides that are no treatment: other fields tell them."""
@@ -389,7 +390,9 @@ def _treatment(declared: RunDeclared) -> list[str]:
         found.append("--no_stop_at_target")
     if declared.timing == "synchronized":
         found.append("--timing synchronized")
-    if request.get("no_symmetry"):
+    task = TASKS.get(declared.task)
+    by_default = declared.rl_library == "rsl_rl" and declared.agent is None and task is not None and task.symmetry
+    if request.get("no_symmetry") or (by_default and not declared.symmetry):
         found.append("--no_symmetry")
     if declared.agent is not None:
         found.append(f"--agent {declared.agent}")
