@@ -110,8 +110,8 @@ class Prospects:
     def __str__(self) -> str:
         """Return a line for people."""
         return (
-            f"the first proof needs {self.needed} of {self.episodes} fresh episodes to prove "
-            f"{100 * self.target:g} %; the chance of a policy of {100 * self.good:g} % is {percent(self.chance, 0)}"
+            f"the first proof needs {self.needed} of {self.episodes} fresh episodes to prove {100 * self.target:g} %; "
+            f"a policy of {100 * self.good:g} % passes it with a chance of {percent(self.chance, 0)}"
         )
 
     @property

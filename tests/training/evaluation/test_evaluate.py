@@ -106,7 +106,7 @@ def test_stand_alone_scores_equal_in_flight_scores_in_every_episode(copy_of_run:
         assert row.outcomes == beside[row.checkpoint].outcomes
         low, high = wilson_interval(row.outcomes.successes, 256)
         assert f"{100 * row.outcomes.successes / 256:.1f} % [{100 * low:.1f}, {100 * high:.1f}]" in finished.stdout
-    assert "target 90 %" not in finished.stdout and "“≥ 90 % proven”" in finished.stdout
+    assert "target 90 %" not in finished.stdout and "“bound ≥ 90 %”" in finished.stdout
 
 
 def test_other_simulations_are_cells_and_checkpoints_are_compared_by_seed(copy_of_run: Path, tmp_path: Path) -> None:

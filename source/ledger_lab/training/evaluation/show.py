@@ -45,8 +45,8 @@ class _Line:
     episodes: int
     interval: tuple[float, float]
     ends: str
-    proven: bool
-    """Whether the one-sided 95 % bound reaches the target."""
+    bounded: bool
+    """Whether the one-sided 95 % lower bound reaches the target."""
 
     @property
     def share(self) -> float:
@@ -70,8 +70,8 @@ def _header(plan: EvaluationPlan, exactness: Sequence[str]) -> Iterator[str]:
         episodes = f"{len(panel.seeds)} seeds{f' × {count} cells' if several else ''}"
     target = target_share(panel.target_success)
     yield (
-        f"panel {panel.name} ({ids[0]}) · {episodes} · “≥ {target} proven”: in this score alone, the one-sided "
-        "95 % bound reaches the target; this can happen by chance, and is not the verdict of a run"
+        f"panel {panel.name} ({ids[0]}) · {episodes} · “bound ≥ {target}”: the one-sided 95 % lower "
+        "bound of this single score reaches the target; this can happen by chance, and is no proof"
     )
     for other, known_as in zip(plan.simulations[1:], ids[1:], strict=True):
         differences = few_differences(other.identity.fields, declared.identity.fields)
@@ -106,14 +106,14 @@ _COLUMNS: Mapping[str, Shown] = {
 def _rows(plan: EvaluationPlan, scores: Sequence[Sequence[PanelResult]]) -> Iterator[_Row]:
     """Yield the rows of every checkpoint: its cells in the order of the panel, simulation by simulation."""
     named = len(plan.panel.cells) > 1 or len(plan.simulations) > 1
-    proven = TableCell(f"≥ {target_share(plan.panel.target_success)} proven", style="good")
+    bounded = TableCell(f"bound ≥ {target_share(plan.panel.target_success)}", style="good")
     for place, candidate in enumerate(plan.candidates):
         labels = (candidate.run_id, candidate.saved.path, str(candidate.saved.iteration))
         for simulation, results in zip(plan.simulations, scores, strict=True):
             for line in _lines(plan.panel, results[place].outcomes):
                 mark = TableCell("invalid", style="bad") if results[place].invalid else TableCell("")
                 cell = _cell_name(plan, simulation, line) if named else None
-                yield _Row(*labels, cell, line, proven if line.proven and not results[place].invalid else mark)
+                yield _Row(*labels, cell, line, bounded if line.bounded and not results[place].invalid else mark)
                 labels = ("", "", "")
 
 
@@ -127,7 +127,7 @@ def _lines(panel: Panel, outcomes: Outcomes) -> list[_Line]:
     # If every cell reaches the target, so does their mean (intersection-union test; Berger 1982).
     whole = _line(panel, outcomes, "", [True] * outcomes.episodes)
     interval = wilson_interval(whole.share * len(panel.seeds), len(panel.seeds))
-    return [*cells, replace(whole, interval=interval, proven=all(cell.proven for cell in cells))]
+    return [*cells, replace(whole, interval=interval, bounded=all(cell.bounded for cell in cells))]
 
 
 def _line(panel: Panel, outcomes: Outcomes, name: str, chosen: Sequence[bool]) -> _Line:
