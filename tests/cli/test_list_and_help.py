@@ -7,9 +7,10 @@ import io
 import re
 from pathlib import Path
 
+import pytest
 from isaaclab.app import add_launcher_args
 
-from ledger_lab.cli.list_tasks import ListRequest, print_table
+from ledger_lab.cli.list_tasks import ListRequest, list_tasks, print_table
 from ledger_lab.cli.programs import known_commands
 from ledger_lab.ledger import read_ledger
 from ledger_lab.panels import load_panel
@@ -50,6 +51,7 @@ def test_tasks_are_listed_from_files_alone_with_the_times_that_are_published_eve
 def test_the_long_list_shows_engines_sizes_policies_and_panel_ids() -> None:
     finished = script("list_envs", "--long", "--keyword", "Cartpole")
     assert finished.returncode == 0, finished.stderr
+    assert max(map(len, finished.stdout.splitlines())) < 100, "a pipe has no end, and gets no blanks"
     task, *rows = [line.split() for line in finished.stdout.splitlines()]
     assert task == ["LedgerLab-Cartpole"]
     (run,) = read_ledger(ROOT / "LedgerLab-Cartpole").runs
@@ -61,6 +63,20 @@ def test_the_long_list_shows_engines_sizes_policies_and_panel_ids() -> None:
     panels = [words for name, words in shown if name == "panel"]
     assert re.fullmatch(r"cartpole_v1: 90 % of 256, p1-\w{8}…", panels[0])
     assert panels[1].startswith("cartpole_robust_v1: ")
+
+
+def test_packages_with_tasks_are_named_also_one_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package, metadata in (("theirs", "Name: theirs\n"), ("nameless", None)):
+        folder = tmp_path / f"{package}-1.dist-info"
+        folder.mkdir()
+        (folder / "entry_points.txt").write_text(f"[isaaclab.tasks]\n{package} = {package}\n")
+        if metadata is not None:
+            (folder / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list_tasks(["--keyword", "Ant"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "--long also lists the tasks of nameless, theirs"
 
 
 def test_a_panel_that_cannot_be_read_is_named_and_the_other_tasks_are_listed(tmp_path: Path) -> None:

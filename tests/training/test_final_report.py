@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ def test_a_page_that_cannot_be_written_is_named_and_the_answer_stands(tmp_path: 
     assert len(answer) == 7 and answer[-1].startswith("  details") and PAGE not in answer[-1]
 
 
+def test_a_page_replaces_a_link_and_follows_it_nowhere(tmp_path: Path) -> None:
+    run_dir, precious = write_run(tmp_path, "aa"), tmp_path / "precious"
+    precious.write_text("mine")
+    (run_dir / PAGE).symlink_to(precious)
+    assert reported(run_dir).stderr == ""
+    assert precious.read_text() == "mine" and not (run_dir / PAGE).is_symlink()
+
+
 @pytest.mark.parametrize(
     ("fields", "begins"),
     [
@@ -74,6 +83,7 @@ def test_a_page_that_cannot_be_written_is_named_and_the_answer_stands(tmp_path: 
         ({"status": Status.STOPPED}, "✗ TARGET NOT REACHED (health event)"),
         ({"status": Status.OUT_OF_MEMORY}, "✗ TARGET NOT REACHED (out of memory)"),
         ({"status": None}, "✗ TARGET NOT REACHED (lost)"),
+        ({"status": Status.TARGET_REACHED}, "✗ TARGET NOT REACHED (no valid proof is recorded)"),
         ({"status": None, "pid": os.getpid()}, "… NOT REACHED YET"),
         ({"proof": 9, "status": Status.CRASHED, "price": priced()}, "✓ TARGET REACHED   90.0 % of 10 fresh"),
     ],
@@ -84,6 +94,24 @@ def test_each_ending_says_whether_the_target_is_reached(tmp_path: Path, fields: 
     lines = [line.plain for line in answer_lines(run, summarize_run(run), 1000)]
     assert lines[0].startswith(begins) and len(lines) == 6
     assert lines[0].endswith("cost $9.00") == ("price" in fields)
+
+
+def test_the_cost_of_a_run_that_went_on_is_that_of_its_whole_time(tmp_path: Path) -> None:
+    fields = {"proof": 9, "price": priced(), "stop_at_target": False}
+    (run,) = read_ledger(write_run(tmp_path, "aa", **fields)).runs
+    summary = replace(summarize_run(run), wall_s=12.0)
+    verdict, policy, *_ = (line.plain for line in answer_lines(run, summary, 1000))
+    assert verdict.endswith("in 0:09   cost $9.00 for all 0:12")
+    assert policy == "  policy   model_2.pt · 2 iterations, 80 steps"
+
+
+def test_a_score_of_another_policy_than_the_last_is_told_as_that(tmp_path: Path) -> None:
+    (run,) = read_ledger(write_run(tmp_path, "aa", status=Status.LIMIT_REACHED)).runs
+    summary = summarize_run(run)
+    unscored = replace(summary.checkpoints[-1], path="model_9.pt", heldout_successes=None, heldout_episodes=None)
+    summary.checkpoints.append(unscored)
+    verdict, policy, *_ = (line.plain for line in answer_lines(run, summary, 1000))
+    assert "(95 %: 59.6 to 98.2) by model_2.pt   in" in verdict and "policy   model_9.pt" in policy
 
 
 def test_a_narrow_terminal_breaks_the_lines_between_figures(tmp_path: Path) -> None:

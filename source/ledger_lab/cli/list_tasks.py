@@ -78,7 +78,8 @@ def list_tasks(argv: Sequence[str]) -> int:
         run_watched(imported_later("ledger_lab.cli.registered_tasks:list_registered"))
     console = make_console()
     print_table({task: own.panel for task, own in sorted(TASKS.items())}, request, console)
-    packages = {each.dist.name if each.dist else each.name for each in entry_points(group="isaaclab.tasks")}
+    found = entry_points(group="isaaclab.tasks")
+    packages = {(each.dist and each.dist.metadata.get("Name")) or each.name for each in found}
     if others := sorted(packages - {"ledger_lab", "ledger-lab"}):
         console.print(f"--long also lists the tasks of {', '.join(others)}", soft_wrap=True)
     return 0

@@ -24,7 +24,7 @@ from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.ledger.find import require_ledger
 from ledger_lab.ledger.reader import OnProgress
-from ledger_lab.reports.page.document import LivePage, write_page
+from ledger_lab.reports.page.document import LivePage, finished_page
 from ledger_lab.reports.page.live import Address, LivePart, run_links
 from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.selection import SHOWN_RUNS, PricedRequest, runs_flag, select, select_in
@@ -90,7 +90,7 @@ def draw_page(argv: Sequence[str]) -> int:
         _follow(request, request.follow)
     found = select(request, request.runs, most=SHOWN_RUNS)
     with ReadingProgress(make_console(sys.stderr), "drawing runs", unit=1) as progress:
-        write_page(found, request.file, progress.show)
+        write_output(str(request.file.absolute()), finished_page(found, progress.show))
     count = len(found.contents.runs)
     make_console().print(f"wrote {request.file}: {count} run{'' if count == 1 else 's'}", soft_wrap=True)
     return found.status

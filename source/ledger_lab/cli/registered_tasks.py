@@ -76,7 +76,8 @@ def _print_details(task: str, device: str, console: Console) -> None:
     except UserError as error:
         grid.add_row("warning", str(error))
     console.print(task, style="bold")
-    console.print(Padding(grid, (0, 0, 0, 2)))
+    if grid.row_count:
+        console.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
 
 def _measured(task: str, library: str, device: str) -> Iterator[tuple[str, str]]:

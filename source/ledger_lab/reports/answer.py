@@ -18,7 +18,12 @@ from ledger_lab.units import MISSING, counted, duration, gigabytes, percent, qua
 PAGE = "report.html"
 """The page of a run, in its directory."""
 
-_ENDINGS = {Status.COMPLETED: "", Status.LIMIT_REACHED: " (time limit)", Status.STOPPED: " (health event)"}
+_ENDINGS = {
+    Status.COMPLETED: "",
+    Status.LIMIT_REACHED: " (time limit)",
+    Status.STOPPED: " (health event)",
+    Status.TARGET_REACHED: " (no valid proof is recorded)",
+}
 """What follows “TARGET NOT REACHED”, if it is not the status itself."""
 
 
@@ -109,9 +114,14 @@ def _verdict(run: Run, summary: RunSummary) -> list[str]:
         kind = "fresh" if summary.target_reached else "checked"
         success = f"{percent(summary.heldout_success)} of {summary.heldout_episodes} {kind} episodes"
         success += f" (95 %: {100 * low:.1f} to {100 * high:.1f})"
+        checked = [each for each in summary.checkpoints if each.heldout_episodes is not None]
+        if not summary.target_reached and checked[-1:] != summary.checkpoints[-1:]:
+            success += f" by {checked[-1].path}"  # the policy of the next line was not scored
     cost = usd(summary.billable_usd)
     if summary.billable_usd is None:
         cost += " (--usd_per_hour X)" if summary.usd_per_hour is None else " (energy unknown)"
+    elif summary.target_reached and not run.declared.stop_at_target:
+        cost += f" for all {duration(summary.wall_s)}"
     taken_s = summary.wall_to_target_s if summary.target_reached else summary.wall_s
     return [reached, success, f"in {duration(taken_s)}", f"cost {cost}"]
 

@@ -36,7 +36,7 @@ def load_task_packages() -> Mapping[str, str]:
     warnings.filterwarnings("ignore", message=".*Overriding environment .* already in registry")  # refused by name
     shadowed = {}
     for entry_point in entry_points(group="isaaclab.tasks"):
-        owner = entry_point.dist.name if entry_point.dist else entry_point.name
+        owner = (entry_point.dist and entry_point.dist.metadata.get("Name")) or entry_point.name
         package = f"task package {owner} (entry point {entry_point.name} = {entry_point.value})"
         before = dict(gym.registry)
         try:
@@ -73,7 +73,7 @@ def require_task(task: str, library: str, agent: str | None = None) -> dict[str,
     """
     known, shadowed = registered_tasks(), load_task_packages()
     if task not in known:
-        raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py lists them)")
+        raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py --all lists them)")
     if task in shadowed:
         raise UserError(shadowed[task])
     kwargs: dict[str, Any] = gym.spec(task).kwargs

@@ -12,10 +12,11 @@ from pathlib import Path
 from rich.console import Console
 
 from ledger_lab.errors import UserError
+from ledger_lab.files import whole_file
 from ledger_lab.ledger import Ledger, Run, ShutdownEnded, read_ledger
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.answer import PAGE, answer_lines, notes
-from ledger_lab.reports.page.document import write_page
+from ledger_lab.reports.page.document import finished_page
 from ledger_lab.reports.selection import select_in
 from ledger_lab.reports.terminal.console import make_lossy_console, tell_error
 
@@ -37,14 +38,24 @@ def print_final_report(run_dir: Path) -> None:
     try:
         ledger = _ended_run(run_dir)
         try:
-            write_page(select_in(ledger), run_dir / PAGE)
-        except (OSError, UserError) as error:
+            _write_page(ledger, run_dir / PAGE)
+        except UserError as error:
             console.print(f"the page of the run is missing: {error}", soft_wrap=True)
         show_final_report(ledger.runs[0], console)
     except (OSError, UserError) as error:
         tell_error(error, console)
     finally:
         console.file.close()
+
+
+def _write_page(ledger: Ledger, path: Path) -> None:
+    """Write the page of a run. No link is followed: others may have put one into the run's directory."""
+    page = finished_page(select_in(ledger))
+    try:
+        with whole_file(path, root=path.parent) as unfinished:
+            unfinished.write_bytes(page)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _ended_run(run_dir: Path) -> Ledger:

@@ -53,7 +53,7 @@ def parse_stop_on(text: str) -> list[str]:
     known = [str(event) for event in Event]
     for name in names:
         if name not in known:
-            raise UserError(f"--stop_on {name!r}: no such event: {nearest(name, known)} (--help explains them)")
+            raise UserError(f"--stop_on {name!r}: no such event: {nearest(name, known)} (--help_all explains them)")
     return [event for event in known if event in names or event == Event.NON_FINITE]
 
 
@@ -89,7 +89,7 @@ class TaskRequest(SimulationRequest):
     """Hydra overrides."""
     task: str = flag(
         DEFAULT_TASK,
-        f"Gymnasium id of the task; scripts/list_envs.py lists all tasks (default: {DEFAULT_TASK}).",
+        f"Gymnasium id of the task; scripts/list_envs.py --all lists all tasks (default: {DEFAULT_TASK}).",
         group=TASK,
     )
     rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).")
@@ -225,7 +225,8 @@ class TrainRequest(TaskRequest):
 
     panel: str | None = flag(
         None,
-        "Panel to score policies on: a name that list_envs.py lists, or your own .toml file (default: by the task).",
+        "Panel to score policies on: a name that list_envs.py --long lists, or your own .toml file (default: by "
+        "the task).",
         group=_JUDGE,
     )
     target: float | None = flag(

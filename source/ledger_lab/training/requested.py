@@ -64,7 +64,7 @@ def _require_task(task: str) -> None:
         return
     known = {*TASKS, *stock_tasks()}
     if task not in known:
-        raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py lists them)")
+        raise UserError(f"unknown task {task!r}: {nearest(task, known)} (scripts/list_envs.py --all lists them)")
 
 
 def stock_tasks() -> set[str]:

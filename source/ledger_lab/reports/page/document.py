@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 from markupsafe import Markup
@@ -21,7 +20,6 @@ from ledger_lab.reports.page.model import PageModel, build_model
 from ledger_lab.reports.page.parts import hash_sources, page_part, page_script, page_template, plotly_script
 from ledger_lab.reports.selection import Selection
 from ledger_lab.reports.summary import RunSummary
-from ledger_lab.reports.terminal.console import write_output
 from ledger_lab.units import MISSING, target_share
 
 WORDS = {
@@ -93,22 +91,19 @@ def render_page(model: PageModel) -> str:
     return _render(model)
 
 
-def write_page(
-    found: Selection, file: Path, on_progress: Callable[[int, int], None] = lambda drawn, runs: None
-) -> None:
-    """Write a page that is done.
+def finished_page(found: Selection, on_progress: Callable[[int, int], None] = lambda drawn, runs: None) -> bytes:
+    """Return the HTML file of a page that is done.
 
     Args:
         found: A ledger, its runs on the page, and their figures.
-        file: The HTML file.
         on_progress: Called with the number of runs that were drawn, and their total.
 
     Raises:
-        UserError: If the file can't be written, or Plotly is missing.
+        UserError: If Plotly is missing.
     """
     created_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     model = build_model(found, on_progress=on_progress, created_at=created_at)
-    write_output(str(file.absolute()), render_page(model).encode(errors="replace"))
+    return render_page(model).encode(errors="replace")
 
 
 def _render(

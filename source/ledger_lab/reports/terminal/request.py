@@ -55,13 +55,13 @@ def unknown_argument(argument: str, parser: Parser) -> str:
         parser: The command line of the program.
     """
     flag = argument.partition("=")[0]
-    name, known = flag.lstrip("-").replace("-", "_"), [each[2:] for each in parser._option_string_actions]
-    if flag == name:
-        return f"unknown argument {argument!r}: see --help"
+    name, known = flag.lstrip("-").replace("-", "_"), [each[2:] for each in parser._option_string_actions if each[2:]]
+    if not name or not flag.startswith("-"):
+        return f"unknown argument {argument!r}: see {parser.whole_help}"
     if name in HABITS and name not in known:
         return f"unknown argument {flag!r}: {HABITS[name]}"
-    close, way_out = difflib.get_close_matches(name, known, n=1, cutoff=0.7), "--help_all" if parser.rare else "--help"
-    return f"unknown argument {flag!r}: {f'did you mean --{close[0]}?' if close else f'see {way_out}'}"
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"unknown argument {flag!r}: {f'did you mean --{close[0]}?' if close else f'see {parser.whole_help}'}"
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -114,7 +114,12 @@ class Parser(argparse.ArgumentParser):
             UserError: Always.
         """
         unknown = message.partition("unrecognized arguments: ")[2]
-        raise UserError(unknown_argument(unknown.split()[0], self) if unknown else f"{message}; see --help")
+        raise UserError(unknown_argument(unknown.split()[0], self) if unknown else f"{message}; see {self.whole_help}")
+
+    @property
+    def whole_help(self) -> str:
+        """The flag that explains all flags."""
+        return "--help_all" if self.rare else "--help"
 
     def format_help(self, *, everything: bool = False) -> str:
         """Return the help, which names commands as the user has started this one.
@@ -210,10 +215,10 @@ _ROOTS = ("env", "agent", "physics", "renderer", "presets")
 
 _OVERRIDES = (
     "Arguments of the form NAME=VALUE change the configuration of the task. physics=NAME, renderer=NAME and "
-    "presets=NAME[,NAME] select presets, which are named variants of the configuration. scripts/list_envs.py lists the "
-    "physics presets of each task. A new run of one of LedgerLab's tasks uses newton_mujoco on a CPU and newton_mjwarp "
-    "on a GPU, unless another one is selected; other programs use the physics of the run. env.PATH=VALUE sets one "
-    "value of the environment, and agent.PATH=VALUE one value of the agent."
+    "presets=NAME[,NAME] select presets, which are named variants of the configuration. scripts/list_envs.py --long "
+    "lists the physics presets of each task. A new run of one of LedgerLab's tasks uses newton_mujoco on a CPU and "
+    "newton_mjwarp on a GPU, unless another one is selected; other programs use the physics of the run. "
+    "env.PATH=VALUE sets one value of the environment, and agent.PATH=VALUE one value of the agent."
 )
 
 

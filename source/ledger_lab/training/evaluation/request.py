@@ -36,7 +36,7 @@ class EvaluateRequest(PolicyRequest):
     )
     panel: str | None = flag(
         None,
-        "Panel to score on: a name that list_envs.py lists, or your own .toml file (default: set by the run).",
+        "Panel to score on: a name that list_envs.py --long lists, or your own .toml file (default: set by the run).",
     )
     target: float | None = flag(
         None,

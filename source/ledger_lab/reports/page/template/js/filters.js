@@ -190,9 +190,11 @@ function showTiles() {
 /** The answer of one run: is its target reached, with which success, in which time and at which cost. */
 function answer(run) {
   const time = run.wall_to_target_s ?? run.wall_s;
+  const words = run.target_reached ? "target reached" : statusWords(run.status);
+  const unknown = run.usd_per_hour === null ? "unpriced" : "energy unknown";
   const [low, high] = (run.heldout_interval ?? []).map((end) => (100 * end).toFixed(1));
   return [
-    [run.task, run.target_reached ? "✓ target reached" : `✗ ${statusWords(run.status)}`, run.reason ?? ""],
+    [run.task, `${run.target_reached ? "✓" : run.status === "running" ? "…" : "✗"} ${words}`, run.reason ?? ""],
     [
       run.target_reached ? "success of fresh episodes" : "success of checked episodes",
       percent(run.heldout_success),
@@ -203,6 +205,6 @@ function answer(run) {
       duration(time),
       `${time >= 3600 ? "h:min:s" : "min:s"}, start-up included`,
     ],
-    ["cost", usd(run.billable_usd), run.billable_usd === null ? "unpriced" : "of the whole run"],
+    ["cost", usd(run.billable_usd), run.billable_usd === null ? unknown : "of the whole run"],
   ];
 }
