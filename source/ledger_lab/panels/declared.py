@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.direct import plain_values
 from ledger_lab.panels.hooks import replace_until
 from ledger_lab.panels.memory import PrivateValues
 from ledger_lab.panels.parameter_rows import ParameterRows
@@ -167,6 +168,7 @@ class Declared:
         shared |= {f"action {name!r}": term.cfg for name, term in base.action_manager._terms.items()}
         shared |= {f"termination {name!r}": term for name, term in terminations(base)}
         shared |= {f"observation {name!r}": term for name, term in observations(base)}
+        shared |= {f"env.{name}": value for name, value in plain_values(base).items()}
         found = {place: value for name, part in shared.items() for place, value in _flat(part, name, ())}
         return {place: value for place, value in found.items() if not _is_noise(place)}
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.direct import is_direct, step_calls
 from ledger_lab.panels.streams import DrawWatch, GlobalStreams, drawing_with_torch
 from ledger_lab.panels.terms import events, observations
 from ledger_lab.panels.terrain import PATCH_COLUMNS, patched_terrain
@@ -200,6 +201,12 @@ class Hooks:
     def _drawing_terms(self) -> Iterator[tuple[Any, str, str]]:
         """Find the terms that draw random numbers in each step, by calling each term once."""
         base = self._base
+        if is_direct(base):
+            before = GlobalStreams()
+            base.reset()  # what the methods read is there only after it
+            before.restore()
+            yield from ((base, name, f"{name} of the task") for name, call in step_calls(base) if _call_draws(call))
+            return
         for name, action in base.action_manager._terms.items():
             zeros = torch.zeros(base.num_envs, action.action_dim, device=base.device)
             if _call_draws(functools.partial(action.process_actions, zeros)):

@@ -283,16 +283,23 @@ class ActuatorStrength(Physical, frozen=True):
 
     def write(self, physical: PhysicalParameters, values: torch.Tensor) -> None:
         """Scale them."""
+        from isaaclab.actuators import ImplicitActuatorCfg
         from isaaclab.envs.mdp import JointEffortAction
 
+        from ledger_lab.panels.direct import is_direct
         from ledger_lab.panels.physical import MOTOR_PARAMETERS, delivered_effort_table
 
         for parameter in MOTOR_PARAMETERS:
             physical.scale_motors(self.kind, self.asset, self.joints, parameter, values)
-        terms = physical.base.action_manager._terms.values()
-        if not any(isinstance(term, JointEffortAction) and term.cfg.asset_name == self.asset for term in terms):
-            return
         entity, columns = physical.joints(self.kind, self.asset, self.joints)
+        terms = physical.base.action_manager._terms.values()
+        commands_effort = any(
+            isinstance(term, JointEffortAction) and term.cfg.asset_name == self.asset for term in terms
+        )
+        if is_direct(physical.base):  # it may command efforts; of targets, the engine computes the efforts later
+            commands_effort = all(isinstance(each, ImplicitActuatorCfg) for each in entity.cfg.actuators.values())
+        if not commands_effort:
+            return
         if entity.actuators._native_group_names:
             raise UserError(
                 f"the perturbation {self.kind!r} cannot be done to {self.asset!r}: Newton computes its actuators"
@@ -428,8 +435,11 @@ class ControlLatency(Perturbation, frozen=True):
         """Intercept the actions."""
         import torch
 
+        from ledger_lab.panels.direct import is_direct
         from ledger_lab.panels.hooks import replace_until
 
+        if is_direct(own.base):
+            raise UserError("control_latency is not possible in a direct-workflow task: use action_delay")
         manager, decimation = own.base.action_manager, own.base.cfg.decimation
         if own.base._physics_handles_decimation:
             raise UserError(

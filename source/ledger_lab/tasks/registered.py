@@ -66,7 +66,7 @@ for _id, _task in TASKS.items():
     _others = () if _off_policy is None else _off_policy(_id)
     gym.register(
         id=_id,
-        entry_point="isaaclab.envs:ManagerBasedRLEnv",
+        entry_point=_task.entry_point,
         disable_env_checker=True,
         kwargs={
             "env_cfg_entry_point": _task.env_cfg,

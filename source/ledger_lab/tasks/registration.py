@@ -11,6 +11,8 @@ from ledger_lab.tasks.recipes import PpoRecipe
 class Task:
     """A task of the pack."""
 
+    entry_point: str = "isaaclab.envs:ManagerBasedRLEnv"
+    """Class of the environment, as ``module:name``: Isaac Lab's own, or that of a direct-workflow task."""
     env_cfg: str
     """Function or class that returns the environment's configuration, as ``module:name``."""
     recipe: PpoRecipe

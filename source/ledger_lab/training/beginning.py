@@ -14,6 +14,7 @@ from isaaclab.sensors import SensorBaseCfg
 from ledger_lab.errors import UserError
 from ledger_lab.panels import Panel, VerdictRule, few_differences
 from ledger_lab.panels.carried import left_budget
+from ledger_lab.panels.direct import is_direct, own_settings
 from ledger_lab.panels.physics import is_newton
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.facts import RunFacts
@@ -152,6 +153,8 @@ type _Group = tuple[dict[str, Any], list[tuple[str, Any]]]
 
 def _observation_groups(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, _Group]:
     """Return the observation groups of an environment, by name."""
+    if is_direct(env_cfg):
+        return {"all": ({}, [*_meaningful(own_settings(env_cfg)).items()])}
     groups = {}
     for name, group in vars(env_cfg.observations).items():
         if group is None:
@@ -182,6 +185,8 @@ def _meaningful(cfg: Any) -> dict[str, Any]:  # noqa: ANN401 - any of Isaac Lab'
 def _actions(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
     """Return the action terms in order, each with the settings of its robot that determine its meaning."""
     actions: dict[str, Any] = {}
+    if is_direct(env_cfg):
+        return actions  # among the observations: a direct task does not tell its settings apart
     for name, term in vars(env_cfg.actions).items():
         if term is not None:
             robot = getattr(env_cfg.scene, term.asset_name)

@@ -16,6 +16,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256, remove, whole_file
 from ledger_lab.ledger import STATE_FILE, Row, StateRestored, StateSaved
 from ledger_lab.ledger.meters.phases import Phase, PhaseClock
+from ledger_lab.panels.direct import plain_values
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.view import TrainingView
 from ledger_lab.training.judge import Judge
@@ -51,7 +52,9 @@ class SimulationState:
         entities = [each for name in scene.keys() if (each := scene[name]) is not terrain]  # noqa: SIM118 - no dict
         self._closed = [base.sim, *entities]
         self._only = {
-            type(base): frozenset({*_COUNTERS, "scene", *(f"{name}_manager" for name in _MANAGERS)}),
+            type(base): frozenset(
+                {*_COUNTERS, "scene", *(f"{name}_manager" for name in _MANAGERS), *plain_values(base)}
+            ),
             type(scene): frozenset({"_terrain"}),
             type(terrain): frozenset(_TERRAIN),
         }

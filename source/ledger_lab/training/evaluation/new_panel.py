@@ -113,7 +113,7 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
     """
     from jinja2 import Environment, StrictUndefined
 
-    ends = _terms(env_cfg.terminations, TerminationTermCfg)
+    ends = _terms(getattr(env_cfg, "terminations", None), TerminationTermCfg)
     joints = {
         name: [pattern for group in robot.actuators.values() for pattern in group.joint_names_expr]
         for name, robot in _terms(env_cfg.scene, ArticulationCfg).items()
@@ -129,7 +129,7 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
         assets=assets,
         failing=[name for name, term in ends.items() if not term.time_out],
         sensors=_terms(env_cfg.scene, SensorBaseCfg),
-        commands=_terms(env_cfg.commands, CommandTermCfg),
+        commands=_terms(getattr(env_cfg, "commands", None), CommandTermCfg),
         resets=any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()),
         decimation=env_cfg.decimation,
         sensed=dict.fromkeys(_sensed(env_cfg), 0.01),
@@ -138,7 +138,7 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
 
 def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
     """Return the observation terms that the task trains with noise; if there are none, all terms."""
-    groups = _terms(env_cfg.observations, ObservationGroupCfg).values()
+    groups = _terms(getattr(env_cfg, "observations", None), ObservationGroupCfg).values()
     terms = {name: term for group in groups for name, term in _terms(group, ObservationTermCfg).items()}
     return [name for name, term in terms.items() if term.noise is not None] or list(terms)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 import isaaclab.utils.dict
-from isaaclab.envs import ManagerBasedRLEnvCfg
+from isaaclab.envs import DirectRLEnvCfg, ManagerBasedRLEnvCfg
 from isaaclab.utils.string import callable_to_string
 from isaaclab_tasks.utils import PresetCfg, resolve_task_config
 from isaaclab_tasks.utils.parse_cfg import load_cfg_from_registry
@@ -66,10 +66,9 @@ def resolve_configs(
             _check_value(override, {"env": env_cfg, "agent": agent_cfg}, adapter.dialect.rules)
     env_cfg, agent_cfg = _resolve(task, agent_key, list(overrides), play_mode)
     leave_out(agent_cfg, missing)
-    if not isinstance(env_cfg, ManagerBasedRLEnvCfg):
+    if not isinstance(env_cfg, ManagerBasedRLEnvCfg | DirectRLEnvCfg):
         raise UserError(
-            f"task {task} is not manager-based: choose a manager-based task, because a panel needs the managers to see "
-            "how an episode ends"
+            f"task {task} has several agents: choose a task with one agent, because the libraries here train one policy"
         )
     if native_physics is not None:
         env_cfg.sim.physics = native_physics(env_cfg.sim.physics)

@@ -28,6 +28,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.meters.host import package_sha256, package_versions
 from ledger_lab.ledger.source import modules_sha256, source_sha256
 from ledger_lab.panels import Panel
+from ledger_lab.panels.direct import own_settings
 from ledger_lab.panels.ground import has_held_out_ground
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.predicate import resolve_success
@@ -99,6 +100,8 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
         for name in _ENVIRONMENT_PARTS
         if (part := getattr(env_cfg, name, None)) is not None
     }
+    if own := own_settings(env_cfg):
+        parts["task"] = _without_slots(plain_config(own))
     ground = {"ground": "held_out"} if has_held_out_ground(env_cfg) else {}
     return {
         "physics": {"engine": engine, "settings": physics, "simulation": simulation},

@@ -22,6 +22,7 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from ledger_lab.errors import FirstErrorStack, UserError, first_line
 from ledger_lab.ledger import Status
 from ledger_lab.ledger.endings import is_device_fault, status_of
+from ledger_lab.panels.direct import give_managers, is_direct
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR, Ground, generated_terrain
 from ledger_lab.panels.panel import slots_in_all
 from ledger_lab.panels.parameter_rows import remembered_parameters
@@ -218,6 +219,8 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
             env = _made(task, env_cfg)
         closing.callback(env.close)
         _require_unwrapped(task, env)
+        if is_direct(env.unwrapped):
+            give_managers(env.unwrapped)
         if env_cfg.sim.device == "cpu":
             closing.enter_context(torch_threads(1))
         if physics_name(env_cfg) == NATIVE:
@@ -238,20 +241,20 @@ def _made(task: str, env_cfg: ManagerBasedRLEnvCfg) -> Any:  # noqa: ANN401 - wi
 @contextmanager
 def _worlds_at_one_origin() -> Iterator[None]:
     """Let Isaac Lab build scenes at one origin; their configurations keep the spacing, which terms may read."""
-    from isaaclab.envs import manager_based_env
+    from isaaclab.scene import InteractiveScene
     from isaaclab.terrains import TerrainImporterCfg
 
-    scene_type = manager_based_env.InteractiveScene
+    build = InteractiveScene.__init__
 
-    def scene(cfg: Any) -> Any:  # noqa: ANN401 - Isaac Lab's scene and its configuration
+    def build_at_one_origin(scene: Any, cfg: Any) -> None:  # noqa: ANN401 - Isaac Lab's scene and its configuration
         spacing, cfg.env_spacing = cfg.env_spacing, 0.0
         try:
-            return scene_type(cfg)
+            build(scene, cfg)
         finally:
             for part in (cfg, *(part for part in vars(cfg).values() if isinstance(part, TerrainImporterCfg))):
                 part.env_spacing = spacing
 
-    with replaced(manager_based_env, InteractiveScene=scene):
+    with replaced(InteractiveScene, __init__=build_at_one_origin):
         yield
 
 

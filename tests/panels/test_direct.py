@@ -1,0 +1,87 @@
+"""Held-out episodes of direct-workflow tasks, in real simulations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ledger_lab.errors import UserError
+from ledger_lab.panels import load_panel
+from tests.fakes.held_out import WARP, Trial, runtime, task_cfg, thorough
+
+CARTPOLE = "LedgerLab-Cartpole-Direct"
+PANEL = replace(load_panel("cartpole_direct_v1"), seeds=tuple(range(7)), episode_length_s=1.0, hold_s=0.5)
+
+_runtime = runtime(CARTPOLE)
+
+
+def acting(width: int, gain: float) -> Any:
+    """Return a policy that mixes what it sees."""
+
+    def act(observations: Any) -> torch.Tensor:
+        seen = observations["policy"]
+        mix = torch.linspace(-gain, gain, seen.shape[1] * width).reshape(seen.shape[1], width)
+        return torch.tanh(seen @ mix)
+
+    return act
+
+
+def trial(task: str, width: int = 1, *overrides: str, seconds: float = 1.0) -> Trial:
+    """Return the trial of a task on a panel of seven seeds, with a success function that any robot can meet."""
+    from ledger_lab.tasks.registry import registered_tasks
+    from tests.fakes.direct_tasks import register_direct_tasks
+
+    registered_tasks()
+    register_direct_tasks()
+    panel = replace(PANEL, task=task, episode_length_s=seconds)
+    if width > 1:
+        panel = replace(panel, success_function=f"{__name__}:is_alive", success_params={})
+    return Trial(panel, acting(width, 0.2), acting(width, -0.4), lambda: task_cfg(task, *overrides))
+
+
+def is_alive(env: Any) -> torch.Tensor:
+    """Tell which robots have not fallen."""
+    alive: torch.Tensor = ~env.reset_terminated
+    return alive
+
+
+@pytest.mark.parametrize(
+    ("task", "width", "overrides"),
+    [
+        (CARTPOLE, 1, ()),
+        ("Test-Ant-Direct", 8, ()),
+        thorough(CARTPOLE, 1, (WARP,)),
+        thorough("Test-Humanoid-Direct", 21, ()),
+        ("Test-Noisy-Direct", 1, ()),
+        ("Test-Drawing-Direct", 1, ()),
+    ],
+)
+def test_episodes_of_a_direct_task_depend_on_their_seeds_alone(
+    task: str, width: int, overrides: tuple[str, ...]
+) -> None:
+    expected = trial(task, width, *overrides).alone()
+    assert len(set(expected.fingerprint)) == len(PANEL.seeds), "each seed is an episode of its own"
+    assert trial(task, width, *overrides).in_company() == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "complaint"),
+    [
+        (
+            "Test-Mean-Direct",
+            "held-out episodes depend on more than their seeds: .* differ: observation 'observations'",
+        ),
+        ("Test-Rare-Direct", "_get_dones of the task draws random numbers|drew random numbers for all environments"),
+    ],
+)
+def test_a_direct_task_whose_episodes_depend_on_each_other_is_refused_by_name(task: str, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        trial(task).in_company(places=1)
+
+
+def test_a_direct_task_that_changes_what_all_episodes_share_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="changed env.level, which training and held-out episodes share"):
+        trial("Test-Harder-Direct").in_company(places=1)
