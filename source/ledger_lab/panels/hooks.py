@@ -203,7 +203,9 @@ class Hooks:
         base = self._base
         if is_direct(base):
             before = GlobalStreams()
-            base.reset()  # what the methods read is there only after it
+            self._reset_idx(
+                torch.arange(base.num_envs, dtype=torch.int32, device=base.device)
+            )  # methods read its results
             before.restore()
             yield from ((base, name, f"{name} of the task") for name, call in step_calls(base) if _call_draws(call))
             return

@@ -10,6 +10,7 @@ import torch
 from isaaclab.envs import mdp
 from isaaclab.managers import SceneEntityCfg
 
+from ledger_lab.panels.direct import is_direct, own_settings
 from ledger_lab.training.runners.description import plain_config
 
 if TYPE_CHECKING:
@@ -127,6 +128,16 @@ def _groups(env: ManagerBasedRLEnv, names: Sequence[str]) -> Iterator[dict[str, 
 def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
     """Describe action terms, with their places among the actions."""
     start = 0
+    if is_direct(env):
+        task = type(env)
+        yield {
+            "name": "actions",
+            "slice": [0, env.action_manager.total_action_dim],
+            "class": _location(task._apply_action),
+            "description": _first_line(task._apply_action),
+            **dict.fromkeys(("law", "target", "relative_to", "joint_names", "scale", "offset", "clip")),
+            "settings": own_settings(env.cfg),
+        }
     for name in env.action_manager.active_terms:
         term = env.action_manager.get_term(name)
         stop, law = start + term.action_dim, _LAWS.get(type(term), {})

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from isaaclab.utils.noise import NoiseCfg, NoiseModelCfg
 
+from ledger_lab.panels.direct import is_direct
+from ledger_lab.panels.terms import observed
+
 if TYPE_CHECKING:
     from isaaclab.envs import ManagerBasedRLEnv
 
@@ -38,11 +41,27 @@ class Measurements:
         """
         self._env = env.unwrapped
         self._values: dict[tuple[str, str], torch.Tensor] = {}
+        if is_direct(self._env):
+            self._record_groups()
+            return
         manager = self._env.observation_manager
         for group, names in manager.active_terms.items():
             # The manager has no public access to the resolved configurations of its terms.
             for name, term in zip(names, manager._group_obs_term_cfgs[group], strict=True):
                 term.noise = NoiseCfg(func=self._recorder((group, name), term.noise))
+
+    def _record_groups(self) -> None:
+        """Keep the observations of a direct-workflow task, which has no terms."""
+        compute, places = self._env._compute_observations, list(observed(self._env))
+
+        def compute_and_keep() -> Any:
+            seen = compute()
+            for name, place in places:
+                group = seen[place.group]
+                self._values[place.group, name] = (group[name] if isinstance(group, Mapping) else group).clone()
+            return seen
+
+        self._env._compute_observations = compute_and_keep
 
     def _recorder(self, place: tuple[str, str], noise: Any) -> Callable[[torch.Tensor, NoiseCfg], torch.Tensor]:  # noqa: ANN401
         """Return a noise function that adds a term's own noise, and keeps the result."""
