@@ -25,7 +25,7 @@ STEP_METHODS = ("_pre_physics_step", "_apply_action", "_get_dones", "_get_reward
 """Methods of a direct task that Isaac Lab calls in each step, for all environments at once."""
 
 
-_WHOLE = "observations"
+WHOLE = "observations"
 """Name of the only term of a group that is one tensor."""
 
 _OF_EVERY_TASK = frozenset(
@@ -163,7 +163,7 @@ class _Observations(_Manager):
             noise = base._observation_noise_model = _Noise(base._observation_noise_model)
         spaces = base.single_observation_space.spaces
         parts = {
-            group: dict(space.spaces) if isinstance(space, gym.spaces.Dict) else {_WHOLE: space}
+            group: dict(space.spaces) if isinstance(space, gym.spaces.Dict) else {WHOLE: space}
             for group, space in spaces.items()
         }
         self.active_terms = self._group_obs_term_names = {group: list(terms) for group, terms in parts.items()}
@@ -176,7 +176,7 @@ class _Observations(_Manager):
         self._group_obs_term_cfgs = {
             group: [
                 SimpleNamespace(
-                    func=_Result(base, "_get_observations", group, *(() if name == _WHOLE else (name,))),
+                    func=_Result(base, "_get_observations", group, *(() if name == WHOLE else (name,))),
                     params={}, noise=noise if group == "policy" else None, modifiers=None, clip=None, scale=None,
                     delay_min_lag=0, delay_max_lag=0, history_length=0,
                 )

@@ -25,6 +25,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.names import as_started
 from ledger_lab.panels import Panel
 from ledger_lab.panels.checks import Prospects, require_judgeable
+from ledger_lab.panels.direct import TERMINATED, WHOLE, is_direct
 from ledger_lab.panels.predicate import resolve_success
 from ledger_lab.reports.terminal.console import Terminal, write_output
 from ledger_lab.tasks.registry import require_task, require_task_default
@@ -113,6 +114,7 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
     """
     from jinja2 import Environment, StrictUndefined
 
+    direct = is_direct(env_cfg)
     ends = _terms(getattr(env_cfg, "terminations", None), TerminationTermCfg)
     joints = {
         name: [pattern for group in robot.actuators.values() for pattern in group.joint_names_expr]
@@ -127,10 +129,11 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
     return templates.from_string(template).render(
         panel=panel,
         assets=assets,
-        failing=[name for name, term in ends.items() if not term.time_out],
+        direct=direct,
+        failing=[TERMINATED] if direct else [name for name, term in ends.items() if not term.time_out],
         sensors=_terms(env_cfg.scene, SensorBaseCfg),
         commands=_terms(getattr(env_cfg, "commands", None), CommandTermCfg),
-        resets=any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()),
+        resets=direct or any(event.mode == "reset" for event in _terms(env_cfg.events, EventTermCfg).values()),
         decimation=env_cfg.decimation,
         sensed=dict.fromkeys(_sensed(env_cfg), 0.01),
     )
@@ -138,6 +141,8 @@ def render_panel(panel: Panel, env_cfg: ManagerBasedRLEnvCfg) -> str:
 
 def _sensed(env_cfg: ManagerBasedRLEnvCfg) -> list[str]:
     """Return the observation terms that the task trains with noise; if there are none, all terms."""
+    if is_direct(env_cfg):
+        return [WHOLE]
     groups = _terms(getattr(env_cfg, "observations", None), ObservationGroupCfg).values()
     terms = {name: term for group in groups for name, term in _terms(group, ObservationTermCfg).items()}
     return [name for name, term in terms.items() if term.noise is not None] or list(terms)
