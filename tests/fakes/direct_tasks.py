@@ -89,7 +89,7 @@ class HarderCartpole(CartpoleEnv):
 
     def _reset_idx(self, env_ids: Any) -> None:
         if self.common_step_counter > 10:
-            self.level = 1.0
+            self.level = max(self.level, 1.0)
         super()._reset_idx(env_ids)
 
 

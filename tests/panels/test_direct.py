@@ -85,3 +85,38 @@ def test_a_direct_task_whose_episodes_depend_on_each_other_is_refused_by_name(ta
 def test_a_direct_task_that_changes_what_all_episodes_share_is_refused_by_name() -> None:
     with pytest.raises(UserError, match="changed env.level, which training and held-out episodes share"):
         trial("Test-Harder-Direct").in_company(places=1)
+
+
+def test_a_resumed_direct_task_keeps_what_outlasts_episodes() -> None:
+    from ledger_lab.panels.view import TrainingView
+    from ledger_lab.training.state import SimulationState
+
+    harder = trial("Test-Harder-Direct")
+    with harder.simulation(1, 5) as (env, slots), torch.inference_mode():
+        view = TrainingView(env, slots)
+        view.reset()
+        for _ in range(20):
+            view.step(torch.randn(5, 1))
+        env.unwrapped.level = 2.0
+        saved, ages = SimulationState(env, view).take(), view.episode_length_buf.clone()
+    with harder.simulation(1, 5) as (env, slots), torch.inference_mode():
+        view = TrainingView(env, slots)
+        assert SimulationState(env, view).put(saved) is None
+        assert (env.unwrapped.level, env.unwrapped.common_step_counter) == (2.0, 20)
+        assert torch.equal(view.episode_length_buf, ages)
+
+
+def test_the_cells_of_a_direct_task_perturb_it() -> None:
+    from ledger_lab.panels.scoring import score_policies
+
+    robust = load_panel("cartpole_direct_robust_v1")
+    cells = trial(CARTPOLE)
+    cells = replace(cells, panel=replace(robust, seeds=robust.seeds[:2], episode_length_s=2.5, hold_s=0.1))
+    with cells.simulation(1) as (_, slots):
+        slots.reset()
+        (score,) = score_policies(slots, [cells.policy])
+    found = score.outcomes
+    each = zip(found.cell, found.seed, found.fingerprint, strict=True)
+    of_cell = {cell: prints for cell, seed, prints in each if seed == robust.seeds[0]}
+    assert len(of_cell) == len(robust.cells)
+    assert [cell for cell, prints in of_cell.items() if prints == of_cell["nominal"]] == ["nominal"]

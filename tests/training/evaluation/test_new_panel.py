@@ -78,6 +78,10 @@ def test_every_example_cell_is_valid(task: str, tmp_path: Path) -> None:
                 "my_package.success:succeeded",
             ],
         ),
+        (
+            "Isaac-Cartpole-Direct",
+            ["ends it: terminated", "env.actions, and", "def succeeded(env: DirectRLEnv", "observations = 0.01"],
+        ),
         ("Isaac-Reach-Franka", ['env.scene["robot"]', 'get_command("ee_pose")', "episode_length_s = 12.0"]),
     ],
 )
@@ -115,7 +119,7 @@ def test_an_existing_panel_file_is_not_overwritten(tmp_path: Path) -> None:
     ("arguments", "complaint"),
     [
         (["--task", "LedgerLab-Cartpol"], r"unknown task 'LedgerLab-Cartpol': did you mean 'LedgerLab-Cartpole'"),
-        (["--task", "Isaac-Cartpole-Direct"], r"is not manager-based"),
+        (["--task", "Isaac-Pendulum-MARL-Direct"], r"has several agents"),
         (["--seeds", "0"], r"--seeds 0: must be at least 1"),
         (["--seeds", "20"], r"20 episodes are too few to prove a success of 0.9"),
         (["--target", "nan"], r"--target nan: must be above 0 and at most 1"),
