@@ -114,7 +114,7 @@ def test_the_cells_of_a_direct_task_perturb_it() -> None:
     cells = replace(cells, panel=replace(robust, seeds=robust.seeds[:2], episode_length_s=2.5, hold_s=0.1))
     with cells.simulation(1) as (_, slots):
         slots.reset()
-        (score,) = score_policies(slots, [cells.policy])
+        (score,) = score_policies(slots, [acting(1, 0.02)])
     found = score.outcomes
     each = zip(found.cell, found.seed, found.fingerprint, strict=True)
     of_cell = {cell: prints for cell, seed, prints in each if seed == robust.seeds[0]}
