@@ -94,7 +94,7 @@ class NewPanelRequest(Request):
     program = Program(
         name="new_panel.py",
         description=(
-            "Write a panel file for your manager-based task, for which you write the success function. Comments in the "
+            "Write a panel file for your task, for which you write the success function. Comments in the "
             "file list what the task offers, and show an example of each perturbation. No simulation is started."
         ),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
