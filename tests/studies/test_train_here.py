@@ -14,6 +14,7 @@ import pytest
 
 from ledger_lab.ledger.endings import Terminated
 from ledger_lab.studies.trainings import train_command, train_here
+from tests.conftest import ROOT
 from tests.fakes.waiting import wait_until
 
 FOREVER = [sys.executable, "-S", "-c", "import time\ntime.sleep(600)"]
@@ -59,3 +60,5 @@ def test_a_training_is_started_as_the_program_was(tmp_path: Path, monkeypatch: p
     assert program.endswith("ledger_lab/cli/scripts/train.py") and Path(program).is_file(), "of the installation"
     (tmp_path / "train.py").touch()
     assert train_command(["--seed", "1"], tmp_path)[1:3] == [str(tmp_path / "train.py"), "--seed"]
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "scripts" / "study.py")])
+    assert train_command([], tmp_path)[1] == str(ROOT / "scripts" / "train.py"), "not the folder behind the link"

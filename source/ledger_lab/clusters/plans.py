@@ -66,8 +66,11 @@ class Plan:
 
 
 def train_program() -> Path:
-    """Return the program that trains: ``train.py`` beside the one that was started, or that of this installation."""
-    beside = Path(sys.argv[0]).resolve().with_name("train.py")
+    """Return the program that trains: ``train.py`` beside the one that was started, or that of this installation.
+
+    A link is kept: from the path, a training knows how the user starts commands (``names.as_started``).
+    """
+    beside = Path(sys.argv[0]).absolute().with_name("train.py")
     return beside if beside.is_file() else Path(ledger_lab.__file__).parent / "cli" / "scripts" / "train.py"
 
 
