@@ -52,7 +52,9 @@ class Submitted:
         status = self.submission.exit_status(self.index)
         said = [each for each in (ending, None if status is None else f"exit status {status}") if each]
         output = self.submission.output(self.index)
-        return ", ".join(said or ["ended without a row"]) + (f": see {output}" if output.exists() else "")
+        if not output.exists():
+            return ", ".join(said or ["did not start before its job ended"])
+        return f"{', '.join(said or ['ended without a row'])}: see {output}"
 
 
 def name_of(key: Key) -> str:

@@ -123,7 +123,8 @@ def test_trainings_are_not_submitted_twice_and_can_be_cancelled(
         ENGINE.cancel(submission)
     assert (submission.exit_status(0), submission.exit_status(1)) == (143, None)
     assert run_study([*asked(600), "--status"]) == 0
-    assert "s seed 1: exit status 143: see" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert "s seed 1: exit status 143: see" in said and "s seed 2: did not start before its job ended" in said
     assert run_study([*asked(600), "--cancel"]) == 0
     assert "no training is queued" in capfd.readouterr().out
 
