@@ -60,8 +60,9 @@ class DoctorRequest(Request):
         description=(
             "Check whether this machine is fit for trainings, and say for each problem what to do. The checks cover "
             "Python, packages, GPU driver, rendering without a screen, caches, the disk of the ledger, cores and "
-            "memory. At the end, a few cart-poles are simulated on the CPU and on each GPU. Only compiled kernels stay "
-            "on the disk, in their cache. The exit status is 0 if trainings work, even with warnings, otherwise 1."
+            "memory. At the end, a few cart-poles are simulated on the CPU and on each GPU. Only the cache of "
+            "compiled kernels stays on the disk. The exit status is 0 if trainings work, even with warnings, "
+            "otherwise 1."
         ),
         examples=("doctor.py", "doctor.py --log_root /data/logs --json"),
     )
@@ -69,8 +70,8 @@ class DoctorRequest(Request):
     log_root: Path = log_root_flag("Root folder of the ledger, whose disk is checked (default: logs).")
     limit_s: float = flag(
         60.0,
-        "Longest time of all checks [s] (default: 60). On a new machine, the first simulation compiles kernels, which "
-        "can take longer.",
+        "Time limit of all checks together [s] (default: 60). On a new machine, the first simulation compiles "
+        "kernels, which can take longer.",
         metavar="S",
         parse=parse_period,
     )

@@ -46,7 +46,7 @@ class ServeRequest(Request):
     port: int = flag(_PORT, f"Port to listen on; 0 for a free one (default: {_PORT}).", metavar="PORT")
     every: float = flag(
         5.0,
-        "How often to look at the ledger: every SECONDS (default: 5).",
+        "Time between two looks at the ledger [s] (default: 5).",
         metavar="SECONDS",
         parse=parse_period,
     )

@@ -24,14 +24,13 @@ class VerifyRequest(Request):
     program = Program(
         name="verify_ledger.py",
         description=(
-            "Check that no journal of a ledger was damaged or changed after it was written: the hash chain and every "
-            "field of each journal, that no journal of a run is missing or cut short, and that nothing is there twice. "
-            "The program prints the file and line of each damage. It also applies the rule of the verdict that each "
-            "run declared, and prints checks and proofs that differ from the rule, and contradictions: two "
-            "bitwise scores of one checkpoint on the same seeds of one panel id that differ. The exit status is 1 if "
-            "there is damage, a wrong verdict or a contradiction, else 0. Contradictions between scores that were made "
-            "by different code, missing telemetry and an unfinished last line, which a killed process leaves, do not "
-            "change it."
+            "Check that no journal of a ledger was damaged or changed after it was written. The program checks the "
+            "hash chain and every field, and that no journal is missing, cut short or doubled. It prints the file and "
+            "line of each damage. It also prints checks and proofs that differ from the rule that their run declared, "
+            "and contradictions: bitwise scores that differ, although checkpoint, panel id and seeds are the same. The "
+            "exit status is 1 if there is damage, a wrong verdict or a contradiction, else 0. It stays 0 if the code "
+            "of contradicting scores differs, if telemetry is missing, or if a killed process left its last line "
+            "unfinished."
         ),
         examples=("verify_ledger.py --log_root records/cartpole-cpu",),
     )

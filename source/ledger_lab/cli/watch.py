@@ -40,11 +40,11 @@ class WatchRequest(Request):
     program = Program(
         name="watch.py",
         description=(
-            "Show the runs that go on or wait, their progress, and the time and the cost that they probably have left. "
+            "Show the runs that are running or waiting, with their progress, and the time and cost that are left. "
             "Alerts name what wastes money: runs without a sign of life, studies that can't finish in their budgets, "
             "idle machines, and queues that do not move. The exit status is 0 if there is no alert, "
             f"{EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a damaged "
-            "journal was left out. Notices, of which the ledger can't tell whether something is wrong, do not count."
+            "journal was left out. Notices do not count: they may have a harmless cause that the ledger does not show."
         ),
         examples=(
             "watch.py",

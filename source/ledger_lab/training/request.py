@@ -130,10 +130,9 @@ class TrainRequest(TaskRequest):
     agent: str | None = flag(None, "Agent configuration of the task, by its registered name.", metavar="NAME")
     algorithm: str | None = flag(
         None,
-        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac and td3 learn from a replay memory: SKRL has "
-        "both, and rl_games has sac, in one process only. It selects the agent configuration "
-        "LIBRARY_ALGORITHM_cfg_entry_point of the task, and SKRL if the task's usual library does not have the "
-        "algorithm.",
+        f"Algorithm: {', '.join(algorithms())} (default: {PPO}). sac and td3 learn from a replay memory. SKRL has "
+        "both, and rl_games has sac for one process. If the task's usual library does not have the algorithm, SKRL is "
+        "used. The agent configuration is LIBRARY_ALGORITHM_cfg_entry_point of the task.",
         metavar="NAME",
     )
     no_symmetry: bool = flag(
@@ -146,8 +145,8 @@ class TrainRequest(TaskRequest):
         None,
         "Start with trained networks: those of a checkpoint file, a run (its proven checkpoint, else its last), or "
         "a task with a pretrained policy. Optimizer and iteration count start from zero. The report shows the cost of "
-        "the earlier run separately, and the new run has what is left of its error budget. Observations of the new "
-        "task may follow those of the checkpoint; their input weights start at zero.",
+        "the earlier run separately, and the new run has what is left of its error budget. The new task may have "
+        "more observations, after those of the checkpoint; their input weights start at zero.",
         metavar="RUN_CHECKPOINT_OR_TASK",
     )
     trust_run: bool = flag(
@@ -158,8 +157,8 @@ class TrainRequest(TaskRequest):
     max_iterations: int | None = flag(None, "Largest number of iterations (default: set by the agent configuration).")
     limit_s: float | None = flag(
         None,
-        "Wall-clock time of all attempts, with start-up and scoring, after which the run ends [s] (default: no "
-        "limit). The iteration is completed, and its policy is saved, and not scored. The run then has the status "
+        "Time limit of the run: wall-clock time of all attempts, with start-up and scoring [s] (default: no limit). "
+        "The last iteration is completed; its policy is saved, but not scored. The run then has the status "
         f"limit_reached and can't be resumed; the exit status is {EXIT_LIMIT}.",
         metavar="S",
     )
@@ -176,8 +175,8 @@ class TrainRequest(TaskRequest):
     )
     keep_minibatch_size: bool = flag(
         False,
-        "Keep the size of a minibatch, over all processes, if the batch differs from the task's own: the number of "
-        "gradient steps grows. By default, the number of minibatches stays the same, and their size grows.",
+        "If the batch differs from the task's own, keep the size of a minibatch (over all processes), and change the "
+        "number of minibatches. By default, the number stays the same, and the size changes.",
     )
     stop_on: tuple[str, ...] = flag(
         (str(Event.NON_FINITE),),
@@ -229,9 +228,7 @@ class TrainRequest(TaskRequest):
         "the task).",
         group=_JUDGE,
     )
-    target: float | None = flag(
-        None, "Share of successful episodes to reach, above 0 and up to 1 (default: set by the panel)."
-    )
+    target: float | None = flag(None, "Success rate to reach, above 0 and at most 1 (default: set by the panel).")
     stop_at_target: bool = flag(True, "Train all iterations, also after a policy is proven.")
     eval_every: int | None = flag(
         None,
@@ -266,8 +263,8 @@ class TrainRequest(TaskRequest):
     )
     allow_changed_code: bool = flag(
         False,
-        "With --resume: continue even if code or package versions that no score depends on have changed. With "
-        "--checkpoint: continue even if the code of its observations, actions, commands and agent has changed. "
+        "With --resume: continue even if code or package versions have changed, except those that scores depend on. "
+        "With --checkpoint: continue even if the code of its observations, actions, commands and agent has changed. "
         "Comments, docstrings and layout do not count. The ledger records the changes.",
         each_attempt=True,
     )
@@ -295,8 +292,8 @@ class TrainRequest(TaskRequest):
     )
     timing: Timing | None = flag(
         None,
-        "How phases are timed on a GPU: events (default) does not wait for it; synchronized waits after each phase, "
-        "which slows the training, for diagnosis; host only times launches. On a CPU, host is the only way.",
+        "How phases are timed on a GPU: events (default) does not wait for the GPU; synchronized waits after each "
+        "phase, which slows the training; host times only the launches of kernels. On a CPU, host is the only way.",
     )
 
     def __post_init__(self) -> None:

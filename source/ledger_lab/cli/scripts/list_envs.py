@@ -1,4 +1,4 @@
-"""List the tasks with their physics and their panels."""
+"""List the tasks with their times to the target and their panels."""
 
 from ledger_lab.cli.programs import run
 

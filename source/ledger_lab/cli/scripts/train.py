@@ -1,4 +1,4 @@
-"""Train a task until a policy is proven to reach its target, and write what it cost into the ledger."""
+"""Train a task until a policy is proven to reach its target, and record time and cost in the ledger."""
 
 from ledger_lab.cli.programs import run
 

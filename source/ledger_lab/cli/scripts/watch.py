@@ -1,4 +1,4 @@
-"""Tell what costs money now and what it will cost: the exit status is 3 if something needs attention."""
+"""Show what runs and waits now, with its cost, and alerts: the exit status is 3 if there is one."""
 
 from ledger_lab.cli.programs import run
 

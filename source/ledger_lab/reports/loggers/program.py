@@ -64,7 +64,9 @@ class LogRunRequest(Request):
         None, "Name of the W&B project or MLflow experiment (default: ledger_lab).", metavar="NAME"
     )
     uri: str | None = flag(None, "Address of the MLflow server (default: $MLFLOW_TRACKING_URI).")
-    dir: Path | None = flag(None, "Folder for the files of TensorBoard or W&B (default: in the directory of the run).")
+    dir: Path | None = flag(
+        None, "Folder for the files of TensorBoard or W&B (default: in the directory of the run).", metavar="DIR"
+    )
     once: bool = flag(False, "Send the data that exists now, and exit, even if the run continues.")
     every: float = flag(2.0, "Shortest time between two checks for new data [s] (default: 2).", metavar="S")
     patience: float = flag(

@@ -137,9 +137,10 @@ class Parser(argparse.ArgumentParser):
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, shown, [])
         formatter.add_text(self.description)
-        formatter.start_section("options")
-        formatter.add_arguments(shown)
-        formatter.end_section()
+        for title, flags in (("positional arguments", False), ("options", True)):
+            formatter.start_section(title)
+            formatter.add_arguments([each for each in shown if bool(each.option_strings) == flags])
+            formatter.end_section()
         formatter.add_text(self.epilog)
         return as_started(formatter.format_help())
 

@@ -40,7 +40,7 @@ class EvaluateRequest(PolicyRequest):
     )
     target: float | None = flag(
         None,
-        "Share of successful episodes to reach, above 0 and up to 1 (default: set by the run, or by --panel).",
+        "Success rate to reach, above 0 and at most 1 (default: set by the run, or by --panel).",
     )
     sim: tuple[str, ...] = flag(
         (),
@@ -94,7 +94,7 @@ class NewPanelRequest(Request):
     program = Program(
         name="new_panel.py",
         description=(
-            "Write a panel file for your task, for which you write the success function. Comments in the "
+            "Write a first panel file for your task. You write the success function. Comments in the "
             "file list what the task offers, and show an example of each perturbation. No simulation is started."
         ),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
@@ -103,7 +103,7 @@ class NewPanelRequest(Request):
     task: str = flag(MISSING, "Gymnasium id of the task; scripts/list_envs.py --all lists all tasks.")
     output: Path | None = flag(None, "File to write, which must not exist (default: a name made from the task).")
     seeds: int = flag(256, "Number of held-out episodes per cell (default: 256).")
-    target: float = flag(0.9, "Share of successful episodes to reach, above 0 and up to 1 (default: 0.9).")
+    target: float = flag(0.9, "Success rate to reach, above 0 and at most 1 (default: 0.9).")
     success: str | None = flag(
         None,
         "Success function, which you can write later (default: an example name).",
