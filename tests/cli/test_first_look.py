@@ -28,6 +28,7 @@ REFUSED: list[tuple[str, list[str], str]] = [
     ("train", ["--run_name=a"], "unknown argument '--run_name': each run has an id, and --cohort NAME names a group"),
     ("play", ["--checkpoint", "aa"], "'--checkpoint': name the checkpoint file, or its run, without a flag"),
     ("train", ["LedgerLab-Ant"], "unknown argument 'LedgerLab-Ant': --task names a task"),
+    ("train", ["--no_eval=0"], "argument --no_eval takes no value, and '0' was given; see --help_all"),
     ("train", ["--"], "unknown argument '--': see --help_all"),
     ("train", ["--timing", "slow"], "(choose from 'host', 'events', 'synchronized'); see --help_all"),
     ("train", ["--stop_on", "slow"], "no such event: did you mean 'slowdown'? (--help_all explains them)"),

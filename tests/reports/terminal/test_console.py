@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import struct
 import termios
 
 import pytest
 
-from ledger_lab.reports.terminal.console import Terminal, make_console
+from ledger_lab.reports.terminal import progress
+from ledger_lab.reports.terminal.console import PlainConsole, Terminal, make_console
 
 
 @pytest.fixture
@@ -26,6 +28,17 @@ def test_a_console_is_as_wide_as_its_terminal_also_if_standard_streams_lead_else
     with os.fdopen(theirs, "w") as file:
         assert make_console(file).size == (280, 50)
     os.close(ours)
+
+
+def test_a_terminal_that_cannot_redraw_shows_lines_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    file = io.StringIO()
+    monkeypatch.setattr(file, "isatty", lambda: True, raising=False)
+    with progress.Progress(PlainConsole(file, 80), "training, iteration", 9) as shown:
+        shown.advance(4, "return 0.94")
+        first, second = file.getvalue().splitlines()
+    assert (first, second) == ("training, iteration …", "training, iteration 4/9 · return 0.94 · 0:00 · 0:00 left")
 
 
 def test_the_terminal_of_a_worker_keeps_its_width(wide: tuple[int, int], capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Live progress: a redrawn display on a terminal, plain lines elsewhere."""
+"""Live progress: a redrawn display on a terminal that can do so, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ class Progress:
             elapsed_s: Clock of a run that may end before all steps are done [s]. By default, the clock starts here.
         """
         self._console, self._title, self._total, self._begun = console, title, total, begun
+        self._redraws = console.is_terminal and not console.is_dumb_terminal
         self._elapsed_s = elapsed_s
         self._began_s = self._line_s = time.monotonic()
         self._done, self._figures = begun, ""
@@ -55,7 +56,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         """Start drawing."""
-        if self._console.is_terminal:
+        if self._redraws:
             self._live.start()
         else:
             self._console.print(f"{self._title} …", markup=False)
@@ -65,7 +66,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop drawing, and print one last line."""
-        if self._console.is_terminal:
+        if self._redraws:
             self._live.stop()
         self._console.print(self._line(last=True), markup=False, soft_wrap=True)
 
@@ -78,7 +79,7 @@ class Progress:
         """
         self._done, self._figures = done, figures
         now_s = time.monotonic()
-        if not self._console.is_terminal and now_s - self._line_s >= _LINE_EVERY_S:
+        if not self._redraws and now_s - self._line_s >= _LINE_EVERY_S:
             self._line_s = now_s
             self._console.print(self._line(), markup=False, soft_wrap=True)
 

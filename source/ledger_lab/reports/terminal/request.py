@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -114,6 +115,7 @@ class Parser(argparse.ArgumentParser):
             UserError: Always.
         """
         unknown = message.partition("unrecognized arguments: ")[2]
+        message = re.sub(": ignored explicit argument (.*)", r" takes no value, and \1 was given", message)
         raise UserError(unknown_argument(unknown.split()[0], self) if unknown else f"{message}; see {self.whole_help}")
 
     @property
