@@ -24,7 +24,7 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run
 from ledger_lab.reports.loggers import program
 from ledger_lab.reports.loggers.program import log_run
-from ledger_lab.reports.loggers.sink import Batch, SinkUnavailableError, load_sink, require_loggers
+from ledger_lab.reports.loggers.sink import Batch, SinkUnavailableError, load_sink, require_loggers, start_loggers
 from tests.conftest import ROOT, command
 from tests.fakes.ledgers import write_run
 from tests.fakes.live import LiveTraining
@@ -179,6 +179,13 @@ def test_a_logger_outlives_its_starter(tmp_path: Path) -> None:
     run.end()
     eventually(lambda: "6 rows sent" in (run.directory / "logger-tensorboard.log").read_text())
     assert scalars(run.directory / "tensorboard", "train/env_steps") == [(1, 40.0), (2, 80.0)]
+
+
+def test_a_logger_that_is_named_twice_is_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "run", lambda command, **options: started.append(command))
+    start_loggers(write_run(tmp_path, "aa"), ["tensorboard", "mlflow", "tensorboard"])
+    assert [command[-1] for command in started] == ["tensorboard", "mlflow"]
 
 
 def test_missing_packages_are_reported_before_training() -> None:

@@ -159,7 +159,7 @@ def start_loggers(run_dir: Path, names: Iterable[str]) -> None:
         run_dir: The run's directory, with a journal that declares the run.
         names: Destinations.
     """
-    for name in names:
+    for name in dict.fromkeys(names):
         with appended_file(run_dir / f"logger-{name}.log") as log:
             command = [sys.executable, "-m", "ledger_lab.reports.loggers.program", str(run_dir), "--to", name]
             subprocess.run(
