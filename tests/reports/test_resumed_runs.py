@@ -24,6 +24,7 @@ from ledger_lab.ledger import (
     read_ledger,
 )
 from ledger_lab.reports import summarize_cohorts, summarize_run
+from ledger_lab.reports.answer import answer_lines
 from ledger_lab.reports.cohort_summary import Contents
 from ledger_lab.reports.page.series import return_curve
 from ledger_lab.reports.sql import query
@@ -129,6 +130,9 @@ def test_lost_work_is_restart_and_the_phases_still_sum_to_all_attempts(run: Run)
     assert summary.phases["restart"] == 3 * 2.0 + 3 * 1.0 + 1.0
     assert (summary.phases["simulate"], summary.phases["learn"], summary.phases["unattributed"]) == (2.0, 2.0, 1.0)
     assert summary.env_steps_per_s == pytest.approx(160 / 5.0)
+    answer = [line.plain for line in answer_lines(run, summary, 1000)]
+    times = "0:17 in all: start-up 2 s · scoring 0 s · learning 5 s · restarts 10 s · other 0 s"
+    assert f"  time     {times}" in answer
 
 
 def test_sql_has_the_same_phases_and_they_sum_to_every_attempt(run: Run) -> None:

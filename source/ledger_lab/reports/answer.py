@@ -144,6 +144,7 @@ def _times(summary: RunSummary) -> list[str]:
         "start-up": {Phase.STARTUP, Phase.COMPILE},
         "scoring": {Phase.EVALUATE},
         "learning": LOOP_PHASES - {Phase.EVALUATE},
+        **({"restarts": {Phase.RESTART}} if Phase.RESTART in summary.phases else {}),
     }
     spent_s = {name: sum(summary.phases.get(phase, 0.0) for phase in phases) for name, phases in groups.items()}
     spent_s["other"] = summary.wall_s - sum(spent_s.values())
