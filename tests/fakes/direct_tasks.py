@@ -93,6 +93,96 @@ class HarderCartpole(CartpoleEnv):
         super()._reset_idx(env_ids)
 
 
+class SpreadCartpole(CartpoleEnv):
+    """Gives episodes ages at random if all environments begin together, and observes the age."""
+
+    def _reset_idx(self, env_ids: Any) -> None:
+        super()._reset_idx(env_ids)
+        if len(env_ids) == self.num_envs:
+            self.episode_length_buf[:] = torch.randint_like(self.episode_length_buf, high=200)
+
+    def _get_observations(self) -> dict[str, torch.Tensor]:
+        return {"policy": super()._get_observations()["policy"] + 0.01 * self.episode_length_buf[:, None]}
+
+
+class WindyCartpole(CartpoleEnv):
+    """Changes the wind of all environments whenever one resets."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.wind = torch.zeros(self.num_envs, 1)
+
+    def _pre_physics_step(self, actions: torch.Tensor) -> None:
+        super()._pre_physics_step(actions + self.wind)
+
+    def _reset_idx(self, env_ids: Any) -> None:
+        super()._reset_idx(env_ids)
+        self.wind += 0.1
+        self.wind[env_ids] = 0.0
+
+
+class LooseCartpole(CartpoleEnv):
+    """Changes a physical property of all environments whenever one resets."""
+
+    def _reset_idx(self, env_ids: Any) -> None:
+        super()._reset_idx(env_ids)
+        if self.common_step_counter:
+            damping = torch.full((self.num_envs, 2), 0.5)
+            self.cartpole.write_joint_damping_to_sim_index(damping=damping)
+
+
+class LevelCartpole(WindyCartpole):
+    """Raises a level, which all environments share in a tensor, for a part of the training."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.level = {"wind": torch.zeros(1)}
+
+    def _pre_physics_step(self, actions: torch.Tensor) -> None:
+        super()._pre_physics_step(actions + self.level["wind"])
+
+    def _reset_idx(self, env_ids: Any) -> None:
+        CartpoleEnv._reset_idx(self, env_ids)
+        if 10 < self.common_step_counter < 1000:
+            self.level["wind"].fill_(1.0)
+
+
+class BlendingCartpole(CartpoleEnv):
+    """Returns a group of observations that its spaces do not tell, with a mean over all environments."""
+
+    def _get_observations(self) -> dict[str, torch.Tensor]:
+        seen = super()._get_observations()["policy"]
+        return {"policy": seen, "extra": seen - seen.mean(dim=0)}
+
+
+class MaskCartpole(CartpoleEnv):
+    """Resets with a mask, without ``_reset_idx``."""
+
+    def _reset_envs_from_buffer(self) -> None:
+        self.episode_length_buf[self.reset_buf] = 0
+
+
+class AnyIdsCartpole(CartpoleEnv):
+    """Resets some environments, and then all, without tensors of their ids."""
+
+    def _reset_idx(self, env_ids: Any) -> None:
+        super()._reset_idx(torch.as_tensor(env_ids))
+
+
+def discrete_cfg() -> CartpoleDirectEnvCfg:
+    """Return a cart-pole that chooses among five actions."""
+    cfg = CartpoleDirectEnvCfg()
+    cfg.action_space = {5}
+    return cfg
+
+
+def critic_cfg() -> CartpoleDirectEnvCfg:
+    """Return a cart-pole with observations for a critic, which it does not return."""
+    cfg = CartpoleDirectEnvCfg()
+    cfg.state_space = 8
+    return cfg
+
+
 _TASKS: dict[str, tuple[Any, Any]] = {
     "Test-Ant-Direct": (f"{STOCK}.ant.ant_direct_env:AntEnv", ant_cfg),
     "Test-Humanoid-Direct": (f"{STOCK}.humanoid.humanoid_direct_env:HumanoidEnv", humanoid_cfg),
@@ -102,6 +192,15 @@ _TASKS: dict[str, tuple[Any, Any]] = {
     "Test-Mean-Direct": (MeanCartpole, CartpoleDirectEnvCfg),
     "Test-Rare-Direct": (RareCartpole, CartpoleDirectEnvCfg),
     "Test-Harder-Direct": (HarderCartpole, CartpoleDirectEnvCfg),
+    "Test-Spread-Direct": (SpreadCartpole, CartpoleDirectEnvCfg),
+    "Test-Windy-Direct": (WindyCartpole, CartpoleDirectEnvCfg),
+    "Test-Loose-Direct": (LooseCartpole, CartpoleDirectEnvCfg),
+    "Test-Level-Direct": (LevelCartpole, CartpoleDirectEnvCfg),
+    "Test-Blending-Direct": (BlendingCartpole, CartpoleDirectEnvCfg),
+    "Test-Mask-Direct": (MaskCartpole, CartpoleDirectEnvCfg),
+    "Test-Any-Ids-Direct": (AnyIdsCartpole, CartpoleDirectEnvCfg),
+    "Test-Discrete-Direct": (CartpoleEnv, discrete_cfg),
+    "Test-Critic-Direct": (CartpoleEnv, critic_cfg),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +58,7 @@ def is_alive(env: Any) -> torch.Tensor:
         thorough("Test-Humanoid-Direct", 21, ()),
         ("Test-Noisy-Direct", 1, ()),
         ("Test-Drawing-Direct", 1, ()),
+        ("Test-Spread-Direct", 1, ()),
     ],
 )
 def test_episodes_of_a_direct_task_depend_on_their_seeds_alone(
@@ -75,6 +77,13 @@ def test_episodes_of_a_direct_task_depend_on_their_seeds_alone(
             "held-out episodes depend on more than their seeds: .* differ: observation 'observations'",
         ),
         ("Test-Rare-Direct", "_get_dones of the task draws random numbers|drew random numbers for all environments"),
+        ("Test-Windy-Direct", "joint_position of 'cartpole' in step 2. This depends on other environments"),
+        ("Test-Loose-Direct", "joint_damping of 'cartpole' in step 1. This depends on other environments"),
+        ("Test-Level-Direct", "the training has changed what held-out episodes share with it"),
+        ("Test-Blending-Direct", "observation group 'extra' in step 1. This depends on other environments"),
+        ("Test-Mask-Direct", "the task resets environments without _reset_idx"),
+        ("Test-Discrete-Direct", "the actions of the task are Discrete: choose a task with Box actions"),
+        ("Test-Critic-Direct", "_get_observations of the task returns no 'critic'"),
     ],
 )
 def test_a_direct_task_whose_episodes_depend_on_each_other_is_refused_by_name(task: str, complaint: str) -> None:
@@ -104,6 +113,34 @@ def test_a_resumed_direct_task_keeps_what_outlasts_episodes() -> None:
         assert SimulationState(env, view).put(saved) is None
         assert (env.unwrapped.level, env.unwrapped.common_step_counter) == (2.0, 20)
         assert torch.equal(view.episode_length_buf, ages)
+
+
+@pytest.mark.parametrize("ids", [None, [0, 1]])
+def test_a_direct_task_may_reset_its_environments_by_any_ids(ids: list[int] | None) -> None:
+    with trial("Test-Any-Ids-Direct").simulation(1, 5) as (env, _):
+        base = env.unwrapped
+        base.episode_length_buf[:] = 7
+        base._reset_idx(ids)
+        assert base.episode_length_buf[:5].tolist() == ([0] * 5 if ids is None else [0, 0, 7, 7, 7])
+
+
+def test_settings_of_a_direct_task_are_its_own_whatever_they_are_called() -> None:
+    from ledger_lab.panels.checks import require_seedable
+    from ledger_lab.training.runners.description import describe_simulation, scoring_code
+
+    def described(**settings: Any) -> dict[str, Any]:
+        cfg = task_cfg(CARTPOLE)
+        for name, value in settings.items():
+            setattr(cfg, name, value)
+        require_seedable(cfg)
+        return {**describe_simulation(cfg)["environment_sha256"], "code": scoring_code(PANEL, cfg)}
+
+    other = described(actions=3, commands=["x"], observations="all", terminations=[0.1], motion=Path("a"), law=is_alive)
+    assert other.keys() == described().keys()
+    assert other["task"] != described()["task"]
+    assert __name__ in other["code"], "of a function that a setting names"
+    here = Path(__file__)
+    assert described(motion=here) == described(motion=str(here))
 
 
 def test_the_cells_of_a_direct_task_perturb_it() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ledger_lab.errors import UserError, nearest
 from ledger_lab.panels import ERROR_BUDGET, Panel, VerdictRule, load_panel
+from ledger_lab.panels.direct import managed
 from ledger_lab.panels.physics import is_newton, physics_name
 from ledger_lab.units import percent
 
@@ -207,8 +208,8 @@ def _leaks(env_cfg: ManagerBasedRLEnvCfg) -> Iterator[str]:
             )
     if len(env_cfg.scene.clone_cfg.clone_combinations) > 1:
         yield "choice among env.scene.clone_cfg.clone_combinations"
-    for part in ("actions", "commands", "events", "observations", "terminations"):
-        for path, called in _called(getattr(env_cfg, part, None), part):
+    for part, terms in managed(env_cfg, ("actions", "commands", "events", "observations", "terminations")).items():
+        for path, called in _called(terms, part):
             place = _place(called)
             name = place.rpartition(":")[2]
             if place in OF_ALL_ENVIRONMENTS:

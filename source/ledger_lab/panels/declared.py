@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ledger_lab.errors import UserError
-from ledger_lab.panels.direct import plain_values
+from ledger_lab.panels.direct import plain_values, shared_state
 from ledger_lab.panels.hooks import replace_until
 from ledger_lab.panels.memory import PrivateValues
 from ledger_lab.panels.parameter_rows import ParameterRows
@@ -62,6 +62,7 @@ class Declared:
         self._playing = False
         """Whether held-out slots run the task's functions now."""
         self._shared: dict[str, Any] = {}
+        self._state: dict[str, Any] = {}
 
     def attach(self, undo: ExitStack, streams: SlotStreams) -> None:
         """Watch curricula and events of the training. Must come before all other hooks.
@@ -80,6 +81,7 @@ class Declared:
         """Remember the shared part of the configuration, after the hooks of the managers have been set."""
         self.events.attach()
         self._shared = self._now()
+        self.state_changed()
 
     def watch_parameters(self, undo: ExitStack) -> None:
         """Watch for changes of physical parameters, after all hooks of the solver have been set.
@@ -120,6 +122,11 @@ class Declared:
         found = [name for name in {**self._shared, **now} if self._shared.get(name) != now.get(name)]
         if found := found or (self.parameters.changed_for_all() if self._watches else []):
             raise _refusal("a curriculum or an event", found[0])
+
+    def state_changed(self) -> bool:
+        """Tell whether a direct task has changed what it keeps for all environments, since this was last asked."""
+        before, self._state = self._state, dict(_flat(shared_state(self._base), "env", ()))
+        return self._state != before
 
     def _watch(self, undo: ExitStack, owner: Any, name: str, what: str) -> None:
         """After each call for training slots, restore held-out rows, and refuse changes that all slots share."""

@@ -8,12 +8,14 @@ changes. A direct task has methods of its own instead (``_get_dones``, ``_get_ob
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import torch
+
+from ledger_lab.errors import UserError
 
 if TYPE_CHECKING:
     from isaaclab.envs import DirectRLEnv
@@ -64,6 +66,22 @@ def plain_values(base: Any) -> dict[str, Any]:  # noqa: ANN401 - any environment
         for name, value in vars(base).items()
         if isinstance(value, bool | int | float | str) and name not in _OF_EVERY_ENVIRONMENT
     }
+
+
+def shared_state(base: Any) -> dict[str, Any]:  # noqa: ANN401 - any environment
+    """Return what a direct task itself keeps, without objects and tensors with a row per environment."""
+    own = {name: value for name, value in vars(base).items() if name not in ("extras", "obs_buf")}
+    return dict(_shared(own, base.num_envs, depth=3)) if is_direct(base) else {}
+
+
+def _shared(value: Any, num_envs: int, depth: int) -> Any:  # noqa: ANN401 - any value
+    """Return a value without objects and tensors with a row per environment, down to a depth."""
+    if isinstance(value, dict | list | tuple) and depth:
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        return {key: _shared(each, num_envs, depth - 1) for key, each in pairs}
+    if isinstance(value, torch.Tensor):
+        return None if num_envs in value.shape else value
+    return value if isinstance(value, bool | int | float | str) else None
 
 
 class _Manager:
@@ -210,6 +228,11 @@ class _Result:
         """Return the part now."""
         found = getattr(self._base, self._name)()
         for key in self._keys:
+            if isinstance(found, dict) and key not in found:
+                raise UserError(
+                    f"{self._name} of the task returns no {key!r}, which the spaces in its configuration promise: "
+                    "return it, or leave it out of env.observation_space or env.state_space"
+                )
             found = found[key]
         return found
 
@@ -236,7 +259,15 @@ def give_managers(base: DirectRLEnv) -> None:
 
     Args:
         base: The environment, unwrapped.
+
+    Raises:
+        UserError: If its actions are not a box.
     """
+    if not isinstance(base.single_action_space, gym.spaces.Box):
+        raise UserError(
+            f"the actions of the task are {type(base.single_action_space).__name__}: choose a task with Box actions, "
+            "because the policies here decide on numbers"
+        )
     reset_ended = base._reset_envs_from_buffer
     base.action_manager, base.termination_manager = _Actions(base), _Terminations(base)
     base.observation_manager = _Observations(base)
@@ -249,6 +280,12 @@ def give_managers(base: DirectRLEnv) -> None:
         return reset_ended()
 
     base._reset_envs_from_buffer = reset_from_buffer
+
+
+def managed(env_cfg: Any, names: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401 - any configuration
+    """Return parts of a configuration by name; what a direct task calls like the terms of a manager is its own."""
+    own = own_settings(env_cfg)
+    return {name: part for name in names if name not in own and (part := getattr(env_cfg, name, None)) is not None}
 
 
 def step_calls(base: DirectRLEnv) -> Iterator[tuple[str, Callable[[], Any]]]:

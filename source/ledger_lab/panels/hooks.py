@@ -73,7 +73,7 @@ class Hooks:
         self._reset_idx = base._reset_idx
 
         def reset(env_ids: Any) -> None:
-            training, held_out = self._split(env_ids)
+            training, held_out = self._split(slice(None) if env_ids is None else env_ids)
             if len(training):
                 with self._training_draws(), self._only_training_rows():
                     self._reset_idx(training)
@@ -141,6 +141,8 @@ class Hooks:
 
                 replace_until(undo, term, "func", Instead(term.func, named))
             self._reset_idx(ids)
+        if is_direct(base):  # a task may spread the ages of episodes that begin together
+            base.episode_length_buf.index_fill_(0, ids.long(), 0)
         if log is None:
             base.extras.pop("log", None)
         else:
@@ -232,6 +234,7 @@ class Hooks:
         """
         if isinstance(env_ids, slice):
             env_ids = torch.arange(self._base.num_envs, dtype=torch.int32, device=self._base.device)[env_ids]
+        env_ids = torch.as_tensor(env_ids, device=self._base.device)
         slots = env_ids.cpu().numpy().astype(np.int64) - self._first
         training = env_ids[to_device(np.flatnonzero(slots < 0), env_ids)]
         return training, slots[slots >= 0]

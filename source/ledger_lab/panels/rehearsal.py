@@ -28,6 +28,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.direct import is_direct
 from ledger_lab.panels.hooks import COUNTERS, Instead, replace_until
 from ledger_lab.panels.memory import Memory
 from ledger_lab.panels.physics import exactness
@@ -329,13 +330,15 @@ class Rehearsal:
         def compute_terminations() -> torch.Tensor:
             done: torch.Tensor = compute()
             seen.note(when, self._judged())
-            return torch.zeros_like(done)
+            ended = torch.zeros_like(done)
+            ended[: self._first] = step == 0 and wild and is_direct(base)  # its reset may write more than its rows
+            return ended
 
         def apply_events(mode: str, **arguments: Any) -> None:
             if mode == "interval":
                 slots.on_interval_events(arguments["dt"])
 
-        with ExitStack() as undo:  # no slot resets, and curricula and interval events of training slots don't run
+        with ExitStack() as undo:  # held-out slots don't reset, curricula and training's interval events don't run
             replace_until(undo, base.termination_manager, "compute", compute_terminations)
             replace_until(undo, base.event_manager, "apply", apply_events)
             for step in range(steps):
@@ -359,6 +362,9 @@ class Rehearsal:
             seen = self._base.obs_buf[place.group]
             term = seen[place.part] if isinstance(place.part, str) else seen[..., place.part]
             yield f"observation {name!r}", term[self._rows]
+        for group, seen in self._base.obs_buf.items():  # a direct task may return more than its spaces tell
+            if group not in self._base.observation_manager.active_terms and isinstance(seen, torch.Tensor):
+                yield f"observation group {group!r}", seen[self._rows]
 
     def _look(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Compute rewards, success, terminations and observations of the present state; yield all but the rewards."""

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ledger_lab.errors import FirstErrorStack
+from ledger_lab.errors import FirstErrorStack, UserError
 from ledger_lab.ledger import CAPACITY, Outcomes
 from ledger_lab.panels.capacity import CapacityWatch
 from ledger_lab.panels.conditions import Conditions
 from ledger_lab.panels.declared import Declared
+from ledger_lab.panels.direct import is_direct
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel
@@ -260,6 +261,11 @@ class HeldOutSlots:
         self._ground.require_apart()
         panel, policies = self._panel_taken, self._taken_policies
         found = [self.log.outcomes(self._own(place), panel.episodes) for place in range(len(policies))]
+        if self._declared.state_changed():
+            self._panel_taken = self._panel
+            with self._rehearsing():
+                self._rehearsal.require_unchanged(self.places * self._episodes)
+            self._panel_taken = panel
         self._unequal = None
         if self._exactness == "statistical" and panel == self._panel:
             first = self._first_starts = self._first_starts or self._starts
@@ -310,6 +316,11 @@ class HeldOutSlots:
         running = self._state == "running"  # episodes that begin within this step have no reward yet
         with self._hooks.step():
             result = self._env.step(actions)
+        if self._state == "due":
+            raise UserError(
+                "the task resets environments without _reset_idx, so that held-out episodes cannot begin: let it reset "
+                "them with _reset_idx, or train with --no_eval"
+            )
         if self._state == "running" and not running:
             with self._window():
                 self._note_starts()
@@ -442,11 +453,14 @@ class HeldOutSlots:
             with self._drawing(self._startup_streams, self._all, "the task's start-up randomization"):
                 self._declared.events.start_up(self._ids(self._all))
             self._streams.restart(slots, self._keys[slots])
-            with self._drawing(self._streams, slots, "the task's reset"):
-                place_on_patches(self._base, ids)
-                reset_scene_to_default(self._base, ids, reset_joint_targets=True)
-                self._hooks.reset(ids)
-                self._intervals.restart(slots)
+            # A direct task may do something else when it hears that all environments begin: here, it never does.
+            apart = is_direct(self._base) and len(slots) == self._base.num_envs > 1
+            for part in (slots[:-1], slots[-1:]) if apart else (slots,):
+                with self._drawing(self._streams, part, "the task's reset"):
+                    place_on_patches(self._base, self._ids(part))
+                    reset_scene_to_default(self._base, self._ids(part), reset_joint_targets=True)
+                    self._hooks.reset(self._ids(part))
+                    self._intervals.restart(part)
         self._ground.look(ids)
         fixed, varying = self._condition_keys
         self._conditions.assign(fixed)

@@ -46,7 +46,7 @@ def test_the_program_writes_a_panel_file_and_prints_the_next_steps(tmp_path: Pat
     assert [(cell.name, cell.perturbations) for cell in panel.cells] == [("nominal", ())]
     assert panel.success_function == "ledger_lab.tasks.cartpole.success:succeeded"
     first, chance, left, then = finished.stdout.splitlines()
-    assert "needs 241 of 256" in chance and "true 95 %" in chance and "79 %" in chance
+    assert "needs 241 of 256" in chance and "policy of 95 %" in chance and "79 %" in chance
     assert first == "wrote ledgerlab_cartpole.toml: 256 episodes of 5 s of LedgerLab-Cartpole"
     assert "left to do" in left and "has no attribute 'succeeded'" in left
     assert then.endswith("scripts/train.py --task LedgerLab-Cartpole --panel ledgerlab_cartpole.toml")

@@ -152,7 +152,7 @@ def _terms(group: Any, kind: type) -> dict[str, Any]:
     """Return the settings of a group that are instances of a class."""
     if group is None:
         return {}
-    settings = group if isinstance(group, dict) else vars(group)
+    settings = group if isinstance(group, dict) else getattr(group, "__dict__", {})
     return {name: value for name, value in settings.items() if isinstance(value, kind)}
 
 

@@ -28,7 +28,7 @@ from ledger_lab.ledger.encoding import canonical_json
 from ledger_lab.ledger.meters.host import package_sha256, package_versions
 from ledger_lab.ledger.source import modules_sha256, source_sha256
 from ledger_lab.panels import Panel
-from ledger_lab.panels.direct import own_settings
+from ledger_lab.panels.direct import managed, own_settings
 from ledger_lab.panels.ground import has_held_out_ground
 from ledger_lab.panels.physics import physics_name
 from ledger_lab.panels.predicate import resolve_success
@@ -95,11 +95,7 @@ def describe_simulation(env_cfg: ManagerBasedRLEnvCfg) -> dict[str, Any]:
         physics["solver_cfg"] = {key: value for key, value in solver.items() if key not in _SOLVER_NEUTRAL}
     engine = physics_name(env_cfg)
     packages = ("isaaclab", "torch", *_ENGINE_PACKAGES.get(engine.partition("/")[0], ()))
-    parts = {
-        name: _without_slots(plain_config(part))
-        for name in _ENVIRONMENT_PARTS
-        if (part := getattr(env_cfg, name, None)) is not None
-    }
+    parts = {name: _without_slots(plain_config(part)) for name, part in managed(env_cfg, _ENVIRONMENT_PARTS).items()}
     if own := own_settings(env_cfg):
         parts["task"] = _without_slots(plain_config(own))
     ground = {"ground": "held_out"} if has_held_out_ground(env_cfg) else {}
@@ -197,7 +193,8 @@ def policy_code(task: str, env_cfg: ManagerBasedRLEnvCfg, agent_cfg: Any) -> dic
 
 def _modules(task: str, env_cfg: ManagerBasedRLEnvCfg, parts: Sequence[str], others: list[str]) -> dict[str, str]:
     """Return the hashes of the modules that parts of an environment name, of its own class, and of other modules."""
-    named = [*_named([gym.spec(task).entry_point, *(getattr(env_cfg, name, None) for name in parts)]), *others]
+    settings = [*managed(env_cfg, parts).values(), own_settings(env_cfg)]
+    named = [*_named([gym.spec(task).entry_point, *settings]), *others]
     return modules_sha256(
         name for name in named if name.partition(".")[0] != "ledger_lab" or name.startswith("ledger_lab.tasks.")
     )
@@ -293,9 +290,10 @@ def _plain(value: Any, within: tuple[int, ...]) -> Any:  # noqa: ANN401
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)  # JSON has no infinity
-    if isinstance(value, str):
+    if isinstance(value, str | Path):
+        value = str(value)
         is_file = value.startswith("/") and Path(value).is_file()
-        return f"sha256:{_bytes_sha256(Path(value).read_bytes())}" if is_file else str(value)
+        return f"sha256:{_bytes_sha256(Path(value).read_bytes())}" if is_file else value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
