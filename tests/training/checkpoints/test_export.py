@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -96,3 +98,9 @@ def test_an_impossible_export_gives_an_error_of_one_line(trained: Path, tmp_path
             export_policy([*map(str, arguments), "--device", "cpu"])
         assert "\n" not in str(refused.value)
     assert not (run_dir / "exported").exists()
+
+
+def test_the_exporter_starts_no_warp_before_it_takes_over_the_terminal() -> None:
+    code = "import ledger_lab.training.checkpoints.export"
+    started = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert started.stdout + started.stderr == ""

@@ -16,17 +16,17 @@ from ledger_lab.training.runners.description import plain_config
 if TYPE_CHECKING:
     from isaaclab.assets import Articulation
     from isaaclab.envs import ManagerBasedRLEnv, ManagerBasedRLEnvCfg
-    from isaaclab.managers import ActionTerm
 
-_LAWS: dict[type[ActionTerm], dict[str, str]] = {
-    mdp.JointPositionAction: {"law": "affine", "target": "joint_pos"},
-    mdp.RelativeJointPositionAction: {"law": "affine", "target": "joint_pos", "relative_to": "joint_pos"},
-    mdp.JointVelocityAction: {"law": "affine", "target": "joint_vel"},
-    mdp.JointEffortAction: {"law": "affine", "target": "joint_effort"},
-    mdp.BinaryJointPositionAction: {"law": "binary", "target": "joint_pos"},
-    mdp.BinaryJointVelocityAction: {"law": "binary", "target": "joint_vel"},
+_LAWS = {
+    "JointPositionAction": {"law": "affine", "target": "joint_pos"},
+    "RelativeJointPositionAction": {"law": "affine", "target": "joint_pos", "relative_to": "joint_pos"},
+    "JointVelocityAction": {"law": "affine", "target": "joint_vel"},
+    "JointEffortAction": {"law": "affine", "target": "joint_effort"},
+    "BinaryJointPositionAction": {"law": "binary", "target": "joint_pos"},
+    "BinaryJointVelocityAction": {"law": "binary", "target": "joint_vel"},
 }
-"""How terms of these classes compute the targets of joints. Classes derived from them may compute something else."""
+"""How terms of these classes of Isaac Lab compute the targets of joints, by name: importing the classes starts Warp,
+which prints a warning on a machine without a GPU. Classes derived from them may compute something else."""
 _CONVENTIONS = {
     "units": "SI, angles in rad",
     "quaternions": "xyzw",
@@ -140,12 +140,13 @@ def _actions(env: ManagerBasedRLEnv) -> Iterator[dict[str, Any]]:
         }
     for name in env.action_manager.active_terms:
         term = env.action_manager.get_term(name)
-        stop, law = start + term.action_dim, _LAWS.get(type(term), {})
+        stop, kind = start + term.action_dim, type(term)
+        law = _LAWS.get(kind.__name__, {}) if kind is getattr(mdp, kind.__name__, None) else {}
         yield {
             "name": name,
             "slice": [start, stop],
-            "class": _location(type(term)),
-            "description": _first_line(type(term)),
+            "class": _location(kind),
+            "description": _first_line(kind),
             "law": law.get("law"),
             "target": law.get("target"),
             "relative_to": {"data": law["relative_to"], "read_hz": _targets_hz(env)} if "relative_to" in law else None,
