@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from ledger_lab.reports.page.model import build_model
 from ledger_lab.reports.selection import Selection, select_in
 from tests.fakes.browser import Visit, draw_all, open_browser, show, visit
 from tests.fakes.demo import Plan, demo_plans, write_demo, write_plan
-from tests.fakes.ledgers import write_run
+from tests.fakes.ledgers import priced, write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b> %{y} &lt; javascript:alert(3)"
 
@@ -196,6 +197,16 @@ def test_a_page_of_one_run_begins_with_its_answer(browser: Browser, tmp_path: Pa
     assert tiles[1][1] == "95 %: 90.0 to 99.9 · 9 of 10"
     assert seen.page.locator("#filters").is_hidden()
     assert seen.complaints == []
+    seen.page.context.close()
+
+
+def test_a_page_of_one_run_that_goes_on_says_so_and_why_it_has_no_cost(browser: Browser, tmp_path: Path) -> None:
+    owned = priced(None, market="owned", purchase_usd=1.0, lifetime_years=1.0, utilization=0.5, usd_per_kwh=0.3)
+    write_run(tmp_path / "logs", "a1", status=None, pid=os.getpid(), price=owned)
+    build_report(["page", "--log_root", str(tmp_path / "logs"), str(tmp_path / "page.html")])
+    seen = visit(browser, tmp_path / "page.html")
+    tiles = [tile.split("\n")[1:] for tile in seen.page.locator("#tiles div").all_inner_texts()]
+    assert tiles[0][0] == "… running" and tiles[-1] == ["–", "energy unknown"]
     seen.page.context.close()
 
 
