@@ -19,7 +19,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import EvaluationStarted, Outcomes, PanelResult, Run, read_ledger
 from ledger_lab.panels import Comparison, compare_paired, wilson_interval
 from ledger_lab.panels.ground import declared_ground, generated_terrain
-from ledger_lab.panels.seeds import stream_key
+from ledger_lab.panels.panel import stream_key
 from ledger_lab.panels.streams import OwnDraws, SlotStreams
 from ledger_lab.panels.terrain import place_on_patches
 from ledger_lab.reports.terminal.console import make_console

@@ -10,8 +10,8 @@ import pytest
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels import PanelIdentity, differing_fields, find_panels, load_panel
+from ledger_lab.panels.panel import PANEL_SEED_LIMIT, comparison_seeds, proof_seeds, stream_key
 from ledger_lab.panels.perturbations import ActionDelay, Mass
-from ledger_lab.panels.seeds import PANEL_SEED_LIMIT, comparison_seeds, proof_seeds, stream_key
 
 GOOD = """
 task = "T"

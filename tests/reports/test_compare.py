@@ -17,7 +17,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger import AttemptStarted, CheckpointSaved, Journal, Status, read_ledger
 from ledger_lab.ledger.costs.cohorts import cost_ratio_interval
 from ledger_lab.panels import PanelIdentity, ProvenShare
-from ledger_lab.panels.seeds import comparison_seeds
+from ledger_lab.panels.panel import comparison_seeds
 from ledger_lab.reports.compare import (
     CHEAPER,
     FASTER,

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ledger_lab.panels.memory import PrivateValues
-from ledger_lab.panels.seeds import stream_key
+from ledger_lab.panels.panel import stream_key
 from ledger_lab.panels.streams import GlobalStreams, drawing_with_torch
 from ledger_lab.panels.terms import events
 from ledger_lab.panels.transfers import to_device

@@ -19,12 +19,11 @@ from ledger_lab.panels.declared import Declared
 from ledger_lab.panels.direct import is_direct
 from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
-from ledger_lab.panels.panel import Cell, Panel
+from ledger_lab.panels.panel import Cell, Panel, Purpose, stream_key
 from ledger_lab.panels.physics import exactness
 from ledger_lab.panels.policy import Policy
 from ledger_lab.panels.rehearsal import Rehearsal
 from ledger_lab.panels.replays import ReplaySlots
-from ledger_lab.panels.seeds import Purpose, stream_key
 from ledger_lab.panels.slot_events import IntervalTimers
 from ledger_lab.panels.starts import (
     combined,

@@ -23,7 +23,7 @@ from ledger_lab.ledger.costs.prices import Price
 from ledger_lab.ledger.costs.time_to_target import RunTime, log_rank_p_value
 from ledger_lab.ledger.libraries import LIBRARIES
 from ledger_lab.panels import Comparison, PanelIdentity, ProvenComparison, compare_paired, compare_proven
-from ledger_lab.panels.seeds import comparison_seeds
+from ledger_lab.panels.panel import comparison_seeds
 from ledger_lab.reports.cohort_summary import Repeated, split_repeated, usd_with_repeated
 from ledger_lab.reports.facts import RunFacts
 from ledger_lab.reports.selection import selected_runs

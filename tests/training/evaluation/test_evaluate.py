@@ -26,7 +26,7 @@ from ledger_lab.ledger import (
 from ledger_lab.ledger.content import JournalContent
 from ledger_lab.ledger.runs import without_telemetry
 from ledger_lab.panels import compare_paired, find_panels, wilson_interval
-from ledger_lab.panels.seeds import comparison_seeds
+from ledger_lab.panels.panel import comparison_seeds
 from ledger_lab.reports import summarize_run
 from tests.conftest import one_run_dir, script
 

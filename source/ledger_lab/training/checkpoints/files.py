@@ -19,13 +19,13 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from onnx.reference import ReferenceEvaluator
 
 from ledger_lab.errors import UserError
-from ledger_lab.tasks.exported import CONTRACT, POLICY
+from ledger_lab.tasks.pretrained import CONTRACT, POLICY
 from ledger_lab.training.runners.checkpoint_file import ActingModule
 
 INPUT, OUTPUT = "obs", "actions"
 """Names of the input and of the output."""
 GRAPH = "policy.onnx"
-"""File name of the policy as ONNX; :data:`~ledger_lab.tasks.exported.POLICY` is the one as TorchScript."""
+"""File name of the policy as ONNX; :data:`~ledger_lab.tasks.pretrained.POLICY` is the one as TorchScript."""
 OPSET = 18
 """Version of the ONNX operators; runtimes have supported it since 2023."""
 _ADDED_BY_TORCH = ("version", ".data/serialization_id")

@@ -23,7 +23,7 @@ import trimesh
 from isaaclab.terrains import TerrainGenerator
 
 from ledger_lab.panels.ground import HELD_OUT_GENERATOR
-from ledger_lab.panels.seeds import stream_key
+from ledger_lab.panels.panel import stream_key
 from ledger_lab.panels.streams import GlobalStreams
 from ledger_lab.panels.terrain import FlatPatches, HeldOutGround
 from ledger_lab.training.runners.recorded_calls import replaced
