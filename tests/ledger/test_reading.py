@@ -134,6 +134,30 @@ def test_sums_are_those_of_the_rows(rows: list[Row], torn: int, chunk: int) -> N
         assert list(read.rows) == rows[: len(kinds)]
 
 
+def spoiled(line: bytes, at: int) -> bytes:
+    changed = bytearray(line)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+def test_a_changed_row_is_detected_at_any_position(tmp_path: Path) -> None:
+    window_fields = encode_fields(window(1, 40, {"learn": 1}, 1))
+    lines, path = (
+        chained([(number, "PhaseWindow", window_fields) for number in range(6)]),
+        tmp_path / "journal-1-0.jsonl",
+    )
+    for number, line in enumerate(lines):
+        for at in (line.index(b'"time"') + 9, line.index(b'"data"') + 9, -100, -30, -2):
+            path.write_bytes(b"".join([*lines[:number], spoiled(line, at), *lines[number + 1 :]]))
+            with pytest.raises(LedgerDamageError) as raised:
+                read_journal(path)
+            assert (raised.value.path, raised.value.line) == (path, number + 1)
+        path.write_bytes(b"".join([*lines[:number], *lines[number + 1 :]]))
+        if line is not lines[-1]:
+            with pytest.raises(LedgerDamageError, match=f":{number + 1}: the row does not follow"):
+                read_journal(path)
+
+
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [

@@ -133,6 +133,11 @@ def test_an_unknown_version_is_refused() -> None:
         VerdictRule.of_version(4, 0.9)
 
 
+def test_a_panel_without_episodes_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 episodes"):
+        RULE.needs(begun(), 0)
+
+
 def test_the_verdict_of_a_run_asks_for_what_the_simulation_of_the_rule_asks_for() -> None:
     """The same successes, once in the arrays of the simulation, and once in the state machine of a run."""
     rng, runs, episodes = np.random.default_rng(3), 200, 64

@@ -97,6 +97,7 @@ def test_an_entry_is_read_field_by_field(tmp_path: Path) -> None:
         ("date", '"2026-02-30"', "day is out of range for month"),
         ("usd_per_hr", "12.5", "unknown field; did you mean 'usd_per_hour' or "),
         ("instance", '"other"', "unknown field"),
+        ("power_w", "900", "power_w contradicts market = 'on-demand'"),
     ],
 )
 def test_a_wrong_field_yields_one_line_with_file_and_entry(
