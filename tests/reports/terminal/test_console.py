@@ -38,7 +38,9 @@ def test_a_terminal_that_cannot_redraw_shows_lines_meanwhile(monkeypatch: pytest
     with progress.Progress(PlainConsole(file, 80), "training, iteration", 9) as shown:
         shown.advance(4, "return 0.94")
         first, second = file.getvalue().splitlines()
+        shown.advance(9, "return 0.98")
     assert (first, second) == ("training, iteration …", "training, iteration 4/9 · return 0.94 · 0:00 · 0:00 left")
+    assert file.getvalue().splitlines()[2:] == ["training, iteration 9/9 · return 0.98 · 0:00"], "the last line once"
 
 
 def test_the_terminal_of_a_worker_keeps_its_width(wide: tuple[int, int], capfd: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,7 @@ class Progress:
         """
         self._done, self._figures = done, figures
         now_s = time.monotonic()
-        if not self._redraws and now_s - self._line_s >= _LINE_EVERY_S:
+        if not self._redraws and done != self._total and now_s - self._line_s >= _LINE_EVERY_S:
             self._line_s = now_s
             self._console.print(self._line(), markup=False, soft_wrap=True)
 
