@@ -117,6 +117,7 @@ class WindyCartpole(CartpoleEnv):
 
     def _reset_idx(self, env_ids: Any) -> None:
         super()._reset_idx(env_ids)
+        assert self.common_step_counter < 1000, "a schedule of so many steps"
         self.wind += 0.1
         self.wind[env_ids] = 0.0
 
@@ -143,7 +144,7 @@ class LevelCartpole(WindyCartpole):
 
     def _reset_idx(self, env_ids: Any) -> None:
         CartpoleEnv._reset_idx(self, env_ids)
-        if 10 < self.common_step_counter < 1000:
+        if 25 < self.common_step_counter < 1000:
             self.level["wind"].fill_(1.0)
 
 

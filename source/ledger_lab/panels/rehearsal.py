@@ -330,9 +330,9 @@ class Rehearsal:
         def compute_terminations() -> torch.Tensor:
             done: torch.Tensor = compute()
             seen.note(when, self._judged())
-            ended = torch.zeros_like(done)
-            ended[: self._first] = step == 0 and wild and is_direct(base)  # its reset may write more than its rows
-            return ended
+            if step == 0 and wild and self._first and is_direct(base):
+                self._reset_training()
+            return torch.zeros_like(done)
 
         def apply_events(mode: str, **arguments: Any) -> None:
             if mode == "interval":
@@ -348,6 +348,13 @@ class Rehearsal:
         _scatter(base, self._before, self._first, order, self._kept if wild else None)
         seen.note(_FAR, self._look())
         return seen
+
+    def _reset_training(self) -> None:
+        """Reset the training slots at the true step counters; a direct task's reset may write more than its rows."""
+        with ExitStack() as undo:
+            for name in COUNTERS if _AHEAD.get() else ():
+                replace_until(undo, self._base, name, getattr(self._base, name) - _LATER)
+            self._base._reset_idx(torch.arange(self._first, dtype=torch.int32, device=self._base.device))
 
     def _judged(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the success and the terminations of the step."""
