@@ -104,7 +104,7 @@ TRAIN_MISTAKES = [
         r"params.config has no 'gama': did you mean 'gamma'",
     ),
     (["env.decimation=fast"], r"env.decimation is of type int \(2\), and 'fast' is not"),
-    (["physics=newton_mujocco"], r"has no physics 'newton_mujocco': did you mean 'newton_m"),
+    (["physics=newton_mujocco"], r"has no physics 'newton_mujocco': did you mean 'newton_mujoco'"),
     (["--cpu_threads", "4096"], r"--cpu_threads 4096: must be between 1 and"),
     (["physics=newton_mjwarp", "--cpu_threads", "1"], r"--cpu_threads belongs to physics=newton_mujoco"),
     (["physics=newton_mujoco", "physics=ovphysx"], r"cannot be configured with physics=newton_m\w+ physics=ovphysx"),

@@ -24,7 +24,7 @@ from ledger_lab.tasks.recipes.settings import ABSENT, children, follow
 from ledger_lab.tasks.registry import task_package
 from ledger_lab.training.runners.adapter import Adapter, load_adapter
 from ledger_lab.training.runners.description import plain_config
-from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE
+from ledger_lab.training.runners.physics_engine import NATIVE_CHOICE, WARP_CHOICE, physics_choices
 from ledger_lab.wings import required_part, wing_part
 
 _SELECTORS = ("physics", "renderer", "presets")
@@ -181,7 +181,8 @@ def _is_choice(override: str, task: str, plain: Mapping[str, Any]) -> bool:
     for name in value.split(","):
         if name not in known and name not in PresetTarget.all_legacy_aliases():
             what = "preset" if key == "presets" else key
-            raise UserError(f"{override}: task {task} has no {what} {name!r}: {nearest(name, known)}")
+            offered = physics_choices(task) if key == "physics" else known
+            raise UserError(f"{override}: task {task} has no {what} {name!r}: {nearest(name, offered)}")
     return True
 
 
