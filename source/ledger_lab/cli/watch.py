@@ -40,7 +40,7 @@ class WatchRequest(Request):
     program = Program(
         name="watch.py",
         description=(
-            "Show the runs that are running or waiting, with their progress, and the time and cost that are left. "
+            "Show the runs that are running or waiting, with their progress, and a forecast of time and cost. "
             "Alerts name what wastes money: runs without a sign of life, studies that can't finish in their budgets, "
             "idle machines, and queues that do not move. The exit status is 0 if there is no alert, "
             f"{EXIT_ALERTS} if there is one, 2 if the request is wrong, and 1 if there is no alert, but a damaged "
