@@ -16,6 +16,7 @@ from ledger_lab.ledger.costs.cohorts import cost_interval
 from ledger_lab.ledger.costs.prices import Price, load_prices
 from ledger_lab.reports import CohortSummary, render_report, summarize_cohorts, summarize_run
 from ledger_lab.reports.selection import select_in
+from ledger_lab.tasks.pretrained import ROOT
 from tests.fakes.ledgers import priced, write_run
 
 A_DOLLAR_A_SECOND = priced()
@@ -274,6 +275,21 @@ def test_earlier_runs_are_followed_to_the_first_and_priced_like_the_cohort(tmp_p
         found = cohort(tmp_path, price)
         assert (found.spend_usd, found.before_usd) == (factor * 18, factor * (9 + 5))
         assert found.begun_runs == 1, "the other one began with a run of the cohort"
+
+
+def test_without_the_rows_of_an_earlier_run_its_declared_spend_counts_once(tmp_path: Path) -> None:
+    reached(tmp_path, "aa", began_from=began("elsewhere", 3.0))
+    reached(tmp_path, "bb", began_from=began("elsewhere", 4.0))
+    assert cohort(tmp_path).before_usd == 4, "it had spent more when the second run began"
+    assert cohort(tmp_path, TWICE).before_usd is None, "what it costs at another price is not known"
+
+
+def test_the_policy_of_a_task_is_priced_like_the_cohort(tmp_path: Path) -> None:
+    task = "LedgerLab-Cartpole"
+    (shipped,) = read_ledger(ROOT / task).runs
+    reached(tmp_path, "aa", began_from=began(shipped.run_id, task=task))
+    for price in (None, TWICE):
+        assert cohort(tmp_path, price).before_usd == pytest.approx(summarize_run(shipped, price).billable_usd)
 
 
 def test_an_unpriced_earlier_run_is_unknown_and_not_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,3 +149,16 @@ def test_an_earlier_reading_that_is_not_earlier_counts_for_nothing(wall_ns: int)
     sums = TelemetrySums()
     sums.add(datetime(2026, 1, 1, tzinfo=UTC), Telemetry(wall_ns=8 * SECOND, host=None, devices=[sample]))
     assert sums.devices["GPU-a"].stretches == []
+
+
+def test_a_thread_share_is_at_most_1_and_none_without_time() -> None:
+    clock = Clock()
+    sampler = Sampler(os.getpid(), clock.now_ns, clock_ns=clock)
+    first = sampler.sample().host
+    assert first is not None and first.busiest_thread is None and first.cpu_s > 0
+    clock.now_ns += 1
+    begun_s = time.thread_time()
+    while time.thread_time() < begun_s + 0.1:
+        pass
+    second = sampler.sample().host
+    assert second is not None and second.cpu_s > 0 and second.busiest_thread == 1.0
