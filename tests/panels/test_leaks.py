@@ -211,7 +211,7 @@ def test_slots_share_an_origin_and_terms_read_the_declared_spacing(leaks: tuple[
 
 
 def test_a_policy_acts_in_batches_of_one_size() -> None:
-    from ledger_lab.panels.slots import BATCH, in_batches
+    from ledger_lab.panels.slots import BATCH, InBatches
 
     sizes: list[int] = []
 
@@ -220,7 +220,7 @@ def test_a_policy_acts_in_batches_of_one_size() -> None:
         return observations["policy"] * len(observations["policy"])
 
     numbers = torch.randn(2 * BATCH + 3, 4)
-    together = in_batches(sensitive, {"policy": numbers})
+    together = InBatches(sensitive)({"policy": numbers})
     for count in (1, BATCH - 1, BATCH, BATCH + 1):
-        assert torch.equal(in_batches(sensitive, {"policy": numbers[:count]}), together[:count])
+        assert torch.equal(InBatches(sensitive)({"policy": numbers[:count]}), together[:count])
     assert set(sizes) == {BATCH}

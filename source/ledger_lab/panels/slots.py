@@ -21,7 +21,7 @@ from ledger_lab.panels.episodes import EpisodeLog
 from ledger_lab.panels.hooks import Hooks
 from ledger_lab.panels.panel import Cell, Panel, Purpose, stream_key
 from ledger_lab.panels.physics import exactness
-from ledger_lab.panels.policy import Policy
+from ledger_lab.panels.policy import Acting, Policy, leaves
 from ledger_lab.panels.rehearsal import Rehearsal
 from ledger_lab.panels.replays import ReplaySlots
 from ledger_lab.panels.slot_events import IntervalTimers
@@ -121,6 +121,8 @@ class HeldOutSlots:
         """Follows the episodes."""
         self._streams, self._startup_streams = SlotStreams(self.count), SlotStreams(self.count)
         self._policies: list[Policy | None] = [None] * places
+        self._acting: list[tuple[InBatches, slice]] = []
+        """The policies of the running panel, and their rows."""
         self._panel_taken = panel
         surplus = self.count - places * self._episodes
         self._exactness = exactness(self._base.cfg)
@@ -329,7 +331,7 @@ class HeldOutSlots:
                 overflowed = None if self._capacity is None else self._capacity.overflowed()[self._held_out]
                 ending = getattr(self._base.termination_manager, "unstable", None)  # where the physics can tell
                 unstable = None if ending is None else ending.last[self._held_out]
-                self.log.after_step(list(_leaves(held_out)), result[1][self._held_out], overflowed, unstable)
+                self.log.after_step(list(leaves(held_out)), result[1][self._held_out], overflowed, unstable)
                 self._conditions.after_step()
         return result
 
@@ -359,6 +361,7 @@ class HeldOutSlots:
             self.start_slots(slots)
             if self._state == "due":
                 self._state = "running"
+                self._acting = self._begun()
                 running = np.arange(len(self._taken_policies) * self._episodes)
                 self.log.restart([*running, *self._all[self._replay_rows]])
                 if self._capacity is not None:
@@ -389,13 +392,17 @@ class HeldOutSlots:
         if self._state != "running":
             return actions
         seen = self._conditions.seen(rows_of(base.obs_buf, self._held_out))
-        policies = self._taken_policies
-        acting = [(policy, self._own(place)) for place, policy in enumerate(policies)]
-        if self._replay_slots.count:
-            acting.append((self._replay_slots.policy(policies), self._replay_rows))
-        for policy, rows in acting:
-            actions[rows] = in_batches(policy, rows_of(seen, rows))
+        for act, rows in self._acting:
+            actions[rows] = act(rows_of(seen, rows))
         return self._conditions.delayed(actions).masked_fill(self.log.parked.unsqueeze(1), 0.0)
+
+    def _begun(self) -> list[tuple[InBatches, slice]]:
+        """Return the policies of a panel whose episodes begin, and of the replays, with their rows."""
+        policies = self._taken_policies
+        acting = [(InBatches(policy), self._own(place)) for place, policy in enumerate(policies)]
+        if self._replay_slots.count:
+            acting.append((InBatches(self._replay_slots.policy(policies)), self._replay_rows))
+        return acting
 
     def _prepare(self, order: NDArray[np.int64] | None = None) -> None:
         """Assign an episode to each slot.
@@ -482,19 +489,28 @@ class HeldOutSlots:
             yield
 
 
-def in_batches(policy: Policy, observations: Any) -> torch.Tensor:
-    """Return a policy's actions, computed in batches of constant size.
+class InBatches:
+    """A policy in the episodes of some rows, computed in batches of constant size, each with a memory of its own."""
 
-    Args:
-        policy: The policy.
-        observations: Observation groups of shape (n, ...).
+    def __init__(self, policy: Policy) -> None:
+        """Begin episodes with the first call.
 
-    Returns:
-        Actions of shape (n, actions).
-    """
-    count = next(_leaves(observations)).shape[0]
-    parts = [policy(_padded(rows_of(observations, slice(at, at + BATCH)))) for at in range(0, count, BATCH)]
-    return torch.cat(parts)[:count]
+        Args:
+            policy: The policy.
+        """
+        self._policy = policy
+        self._batches: list[Acting] = []
+
+    def __call__(self, observations: Any) -> torch.Tensor:
+        """Return actions of shape (n, actions) for the next observations of the same rows; shape (n, ...)."""
+        count = next(leaves(observations)).shape[0]
+        starts = range(0, count, BATCH)
+        self._batches = self._batches or [Acting(self._policy) for _ in starts]
+        parts = [
+            act(_padded(rows_of(observations, slice(at, at + BATCH))))
+            for act, at in zip(self._batches, starts, strict=True)
+        ]
+        return torch.cat(parts)[:count]
 
 
 def with_training_at_once(policy: Policy, observations: torch.Tensor, first: int) -> torch.Tensor:
@@ -508,9 +524,9 @@ def with_training_at_once(policy: Policy, observations: torch.Tensor, first: int
     Returns:
         Actions of shape (slots, actions).
     """
-    parts = [policy(observations[:first])] if first else []
+    parts = [Acting(policy)(observations[:first])] if first else []
     if first < len(observations):
-        parts.append(in_batches(policy, observations[first:]))
+        parts.append(InBatches(policy)(observations[first:]))
     return torch.cat(parts)
 
 
@@ -522,12 +538,3 @@ def _padded(observations: Any) -> Any:
     return (
         torch.cat([observations, observations.new_zeros(missing, *observations.shape[1:])]) if missing else observations
     )
-
-
-def _leaves(observations: Any) -> Iterator[torch.Tensor]:
-    """Return all tensors of observation groups."""
-    if isinstance(observations, torch.Tensor):
-        yield observations
-    else:
-        for group in observations.values():
-            yield from _leaves(group)

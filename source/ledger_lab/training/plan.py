@@ -241,7 +241,6 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
     if request.eval:
         resolve_success(panel)
         require_judgeable(panel, env_cfg)
-        adapter.require_memoryless(agent_cfg)
         require_divisible(panel, world.size)
     seed = adapter.seed(agent_cfg)
     if not isinstance(seed, int) or not 0 <= seed <= _SEED_LIMIT - world.size:

@@ -61,7 +61,7 @@ def parity(contract: list[dict[str, Any]], factor: float = 1.0) -> dict[str, Any
     told = steps((0.5, 1.0, True), (0.25, 2.0, False))
     seen = [torch.tensor([[1.0, 2.0, 1.0, 1.0]]), torch.tensor([[0.5, 1.0, 1.0, 2.0]])]
     files = [PolicyFile("policy.pt", b"", lambda obs: 2.0 * obs)]
-    actions = factor * 2.0 * torch.cat(seen)
+    actions = factor * 2.0 * torch.stack(seen)
     return check_parity(files, {"observations": contract}, told, seen, actions, 1e-5, Console(width=200))
 
 

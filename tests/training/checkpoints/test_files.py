@@ -27,20 +27,21 @@ def test_files_reproduce_the_policy_with_its_normalizer(library: str, tmp_path: 
     with torch.no_grad():
         flat = FlatPolicy(policy, recorded[0])
         assert flat.groups == ["policy"], "what the policy does not read is not asked for"
-        observations = torch.cat([flat.flatten(groups) for groups in recorded])
-        actions = live_actions(policy, recorded)
-        files = policy_files(flat, observations[:2], "the contract")
+        observations = torch.stack([flat.flatten(groups) for groups in recorded])
+        begins = torch.zeros(3, 8, dtype=torch.bool)
+        actions = live_actions(policy, recorded, begins)
+        files = policy_files(flat, observations[0, :2], "the contract")
         assert [file.name for file in files] == ["policy.pt", "policy.onnx"]
         for file in files:
-            assert largest_error(file, observations, actions) < 1e-6
-            assert largest_error(file, observations, actions.roll(1, dims=0)) > 1e-3
-        again = policy_files(flat, observations[:2], "the contract")
+            assert largest_error(file, observations, actions, begins) < 1e-6
+            assert largest_error(file, observations, actions.roll(1, dims=1), begins) > 1e-3
+        again = policy_files(flat, observations[0, :2], "the contract")
         assert files[1].content == again[1].content
     extra = {CONTRACT: ""}
     script = torch.jit.load(io.BytesIO(files[0].content), _extra_files=extra)
     assert extra[CONTRACT] == b"the contract"
     script.double()
-    assert script(observations.double()).dtype == torch.float64, "no tensor is left behind when it is moved"
+    assert script(observations[0].double()).dtype == torch.float64, "no tensor is left behind when it is moved"
     model = onnx.load_from_string(files[1].content)
     assert [(p.key, p.value) for p in model.metadata_props] == [(CONTRACT, "the contract")]
     assert ([i.name for i in model.graph.input], [o.name for o in model.graph.output]) == (["obs"], ["actions"])
@@ -58,10 +59,11 @@ def test_observation_groups_are_concatenated_in_order() -> None:
         policy = ActingModule(act)
         flat = FlatPolicy(policy, groups)
         assert (flat.groups, flat.sizes) == (["policy", "map"], [2, 6])
-        observations, actions = flat.flatten(groups), live_actions(policy, [groups])
-        for file in policy_files(flat, observations, "{}"):
-            assert largest_error(file, observations, actions) < 1e-6
-            assert not largest_error(file, observations, actions * float("nan")) <= 1.0
+        observations, begins = flat.flatten(groups)[None], torch.zeros(1, 4, dtype=torch.bool)
+        actions = live_actions(policy, [groups], begins)
+        for file in policy_files(flat, observations[0], "{}"):
+            assert largest_error(file, observations, actions, begins) < 1e-6
+            assert not largest_error(file, observations, actions * float("nan"), begins) <= 1.0
 
 
 def test_observations_that_cannot_be_flattened_are_refused() -> None:
@@ -80,4 +82,4 @@ def test_non_finite_actions_are_refused() -> None:
 
     groups = {"policy": torch.tensor([[1.0], [-1.0]])}
     with pytest.raises(UserError, match="some actions of the policy are NaN or infinite"):
-        live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups])
+        live_actions(ActingModule(lambda seen: seen["policy"].log()), [groups], torch.ones(1, 2, dtype=torch.bool))

@@ -83,6 +83,31 @@ def configured(library: str, *overrides: str, max_iterations: int = 3) -> tuple[
     return adapter, adapter.prepare(agent_cfg, "cpu", seed=5, max_iterations=max_iterations)
 
 
+RECURRENT = [("rsl_rl", "lstm"), ("rsl_rl", "gru"), ("rl_games", "lstm"), ("rl_games", "gru"), ("rl_games", "separate")]
+"""The libraries that have recurrent layers, and their kinds; PPO of SKRL has none."""
+
+
+def make_recurrent(library: str, agent_cfg: Any, layers: str) -> None:
+    """Give the networks of a configuration two recurrent layers."""
+    if library == "rsl_rl":
+        from isaaclab_rl.rsl_rl import RslRlRNNModelCfg
+
+        for name in ("actor", "critic"):
+            plain = getattr(agent_cfg, name)
+            known = {
+                each: getattr(plain, each)
+                for each in ("hidden_dims", "activation", "obs_normalization", "distribution_cfg")
+            }
+            setattr(agent_cfg, name, RslRlRNNModelCfg(**known, rnn_type=layers, rnn_hidden_dim=8, rnn_num_layers=2))
+        load_adapter(library).prepare(agent_cfg, "cpu")
+        return
+    params = agent_cfg["params"]
+    params["network"]["separate"] = layers == "separate"
+    kind = "lstm" if layers == "separate" else layers
+    params["network"]["rnn"] = {"name": kind, "units": 8, "layers": 2, "concat_output": True}
+    params["config"]["seq_length"] = 4
+
+
 class Training:
     """A training on the toy, ready to begin."""
 
@@ -95,6 +120,7 @@ class Training:
         max_iterations: int = 3,
         recipe: PpoRecipe | None = None,
         seed: int = 5,
+        layers: str | None = None,
     ) -> None:
         torch.manual_seed(seed)
         self.adapter, self.agent_cfg = configured(library, *overrides, max_iterations=max_iterations)
@@ -102,6 +128,8 @@ class Training:
             self.agent_cfg = self.adapter.prepare(
                 dialect_of(library).config(recipe), "cpu", max_iterations=max_iterations
             )
+        if layers is not None:
+            make_recurrent(library, self.agent_cfg, layers)
         self.env, self.clock, self.heard = ToyEnv(), PhaseClock(time.perf_counter_ns()), heard
         self.run_dir = run_dir
         run_dir.mkdir(exist_ok=True)

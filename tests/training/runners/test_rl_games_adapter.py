@@ -82,14 +82,6 @@ def test_settings_that_cannot_be_trained_are_refused(group: str, name: str, valu
         adapter().prepare(agent_cfg, "cpu")
 
 
-def test_a_recurrent_policy_is_refused_for_acting() -> None:
-    agent_cfg = adapter().prepare(resolved(), "cpu")
-    adapter().require_memoryless(agent_cfg)
-    agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
-    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
-        adapter().require_memoryless(agent_cfg)
-
-
 @pytest.mark.parametrize("clip", [False, True], ids=["free", "clipped"])
 def test_a_policy_acts_like_the_librarys_own_player(clip: bool, tmp_path: Path) -> None:
     from isaaclab_rl.rl_games import RlGamesVecEnvWrapper

@@ -44,19 +44,6 @@ def test_settings_that_contradict_the_declaration_are_refused() -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_a_recurrent_policy_is_refused_for_acting() -> None:
-    from ledger_lab.tasks.registry import registered_tasks
-    from ledger_lab.training.runners.configs import resolve_configs
-
-    registered_tasks()
-    anymal = ("Isaac-Velocity-Flat-AnymalD", "rsl_rl", [])
-    _, plain = resolve_configs(*anymal)
-    _, memory = resolve_configs(*anymal, "rsl_rl_recurrent_cfg_entry_point")
-    adapter().require_memoryless(adapter().prepare(plain, "cpu"))
-    with pytest.raises(UserError, match=r"can be trained with --no_eval, but not yet scored, played or exported"):
-        adapter().require_memoryless(adapter().prepare(memory, "cpu"))
-
-
 def test_rsl_rl_can_be_imported_where_git_is_missing(tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
     program = [sys.executable, "-c", "import ledger_lab.training.runners.rsl_rl, git"]

@@ -65,4 +65,4 @@ def _interface(contract: dict[str, Any]) -> dict[str, Any]:
         f"observations.{term['name']}": term for group in contract.get("observations", ()) for term in group["terms"]
     }
     named |= {f"actions.{term['name']}": term for term in contract.get("actions", ())}
-    return {"rates": contract.get("rates"), **named}
+    return {"rates": contract.get("rates"), "memory": contract["files"].get("memory") or None, **named}

@@ -93,8 +93,8 @@ def open_candidate(request: CheckpointRequest, device: str) -> tuple[Candidate, 
         The candidate, and the configuration of its environment.
 
     Raises:
-        UserError: If nothing matches the name, the task is not registered, the policy is recurrent, or for the reasons
-            of :func:`declared_configs` and :func:`resolve_candidate`.
+        UserError: If nothing matches the name, the task is not registered, or for the reasons of
+            :func:`declared_configs` and :func:`resolve_candidate`.
     """
     found = best_checkpoint(request.source(), request.log_root)
     declared = found.run.declared
@@ -102,7 +102,6 @@ def open_candidate(request: CheckpointRequest, device: str) -> tuple[Candidate, 
     configs = declared_configs(found.run, trust_run=request.trust_run)
     allowed = request.allow_changed_code
     candidate = resolve_candidate(found, configs, device, request.log_root, allow_changed_code=allowed)
-    candidate.adapter.require_memoryless(candidate.agent_cfg)
     return candidate, configs[0]
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from ledger_lab.errors import UserError
 from ledger_lab.files import make_folder, whole_file
 from ledger_lab.ledger.meters.host import package_versions, recorded_packages
+from ledger_lab.panels.policy import Acting
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.tasks.pretrained import CONTRACT
@@ -28,6 +29,8 @@ from ledger_lab.training.checkpoints.contract import (
 from ledger_lab.training.checkpoints.deployed import Measured, Measurements, flat_observations, misplaced_terms
 from ledger_lab.training.checkpoints.files import (
     INPUT,
+    MEMORY,
+    NEXT_MEMORY,
     OPSET,
     OUTPUT,
     FlatPolicy,
@@ -49,6 +52,8 @@ NUM_ENVS, STEPS = 32, 32
 """Environments and steps whose observations are used to test parity."""
 EXAMPLE_EVERY = 256
 """One in this many observations goes into the contract with the policy's actions, as a test for the target machine."""
+EXAMPLES = 4
+"""If the policy has a memory, these are the first steps of an episode, at most so many, in order."""
 
 
 def export_policy(argv: Sequence[str]) -> int:
@@ -99,19 +104,36 @@ def _export(request: ExportRequest, console: Console) -> None:
         policy, recorded, measured = _record(env, candidate, console)
         flat = FlatPolicy(policy, recorded[0])
         seen = [flat.flatten(groups).cpu() for groups in recorded]
-        observations, actions = torch.cat(seen), live_actions(policy, recorded)
+        begins = [step.begins for step in measured]
+        observations, actions = torch.cat(seen), live_actions(policy, recorded, begins)
+        memory = flat.memory(1)
+        # With a memory, the steps of one episode, in order.
+        shown = slice(0, len(seen) * NUM_ENVS, EXAMPLE_EVERY)
+        if memory:
+            again = (each for each in range(1, EXAMPLES) if bool(begins[each][0]))
+            shown = slice(0, next(again, EXAMPLES) * NUM_ENVS, NUM_ENVS)
         contract = {
             **_about(candidate),
             **describe_interface(env, flat.groups),
             "articulations": articulations,
             "files": {
                 "input": {"name": INPUT, "dtype": "float32", "shape": ["batch", observations.shape[1]]},
-                "output": {"name": OUTPUT, "dtype": "float32", "shape": ["batch", actions.shape[1]]},
+                "output": {"name": OUTPUT, "dtype": "float32", "shape": ["batch", actions.shape[2]]},
+                "memory": [
+                    {
+                        "input": MEMORY.format(n),
+                        "output": NEXT_MEMORY.format(n),
+                        "dtype": "float32",
+                        "shape": [part.shape[0], "batch", part.shape[2]],
+                        "initial": 0.0,
+                    }
+                    for n, part in enumerate(memory)
+                ],
                 "onnx_opset": OPSET,
             },
             "examples": [
                 {INPUT: seen.tolist(), OUTPUT: done.tolist()}
-                for seen, done in zip(observations[::EXAMPLE_EVERY], actions[::EXAMPLE_EVERY], strict=True)
+                for seen, done in zip(observations[shown], actions.flatten(0, 1)[shown], strict=True)
             ],
         }
         files = policy_files(flat, observations[:2].to(device), _text(contract))
@@ -152,7 +174,7 @@ def check_parity(
         contract: The contract, as read from its text.
         measured: Values of the observation terms at each step.
         seen: Flat observations of the live policy at each step, shape (environments, observations) each.
-        actions: Its actions, shape (steps × environments, actions).
+        actions: Its actions, shape (steps, environments, actions).
         tolerance: Largest allowed difference.
         console: Where to print.
 
@@ -170,7 +192,9 @@ def check_parity(
             f"the contract does not give the observations of the policy for {', '.join(wrong)}: nothing is written. "
             "Report this, and name the task"
         )
-    errors = {file.name: largest_error(file, found, actions) for file in files}
+    stepwise = found.unflatten(0, actions.shape[:2])
+    begins = torch.stack([step.begins.cpu() for step in measured])
+    errors = {file.name: largest_error(file, stepwise, actions, begins) for file in files}
     for name, error in errors.items():
         near = error <= tolerance  # False for NaN
         limit = "within" if near else "above, so nothing is written:"
@@ -203,12 +227,13 @@ def _record(
     measurements = Measurements(env)
     observations, _ = env.reset()
     policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
-    recorded, measured = [], []
+    act, recorded, measured = Acting(policy), [], []
     with Progress(console, "recording observations", STEPS) as progress:
         for step in range(STEPS):
             recorded.append({name: copy.deepcopy(seen) for name, seen in observations.items()})
             measured.append(measurements.take())
-            observations, *_ = env.step(policy(observations))
+            act.forget(measured[-1].begins)
+            observations, *_ = env.step(act(observations))
             progress.advance(step + 1)
     return policy, recorded, measured
 

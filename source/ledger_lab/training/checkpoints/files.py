@@ -1,7 +1,8 @@
 """Exported policy files that run without the RL library, Isaac Lab or LedgerLab.
 
 Both files take one tensor ``obs`` of shape (batch, observations) and give ``actions`` of shape (batch, actions), in
-float32. They contain everything between observation groups and actions: clipping, normalizer, network and limits.
+float32. They contain everything between observation groups and actions: clipping, normalizer, network and limits. If
+the policy has a memory, they also take each part of it, and give each part of the next memory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,19 +20,20 @@ from isaaclab_rl.entrypoints.common import scoped_torch_backend_flags
 from onnx.reference import ReferenceEvaluator
 
 from ledger_lab.errors import UserError
+from ledger_lab.panels.policy import Acting
 from ledger_lab.tasks.pretrained import CONTRACT, POLICY
 from ledger_lab.training.runners.checkpoint_file import ActingModule
 
 INPUT, OUTPUT = "obs", "actions"
 """Names of the input and of the output."""
+MEMORY, NEXT_MEMORY = "memory_{}", "next_memory_{}"
+"""Names of the inputs and outputs for the parts of a memory, by their numbers."""
 GRAPH = "policy.onnx"
 """File name of the policy as ONNX; :data:`~ledger_lab.tasks.pretrained.POLICY` is the one as TorchScript."""
 OPSET = 18
 """Version of the ONNX operators; runtimes have supported it since 2023."""
 _ADDED_BY_TORCH = ("version", ".data/serialization_id")
 """Records that torch adds to every TorchScript file."""
-_SINGLE_ROWS = 16
-"""Number of rows that are also tested one by one, as on a robot."""
 
 type Groups = Mapping[str, torch.Tensor]
 
@@ -60,7 +62,7 @@ class FlatPolicy(torch.nn.Module):
         self._shapes = {name: value.shape[1:] for name, value in groups.items()}
         # NaN spreads to everything that is computed from it, so this works for every library.
         spoiled = ({**groups, name: torch.full_like(value, math.nan)} for name, value in groups.items())
-        read = [bool(policy(each).isnan().any()) for each in spoiled]
+        read = [bool(Acting(policy)(each).isnan().any()) for each in spoiled]
         self.groups = [name for name, is_read in zip(groups, read, strict=True) if is_read]
         """Groups that the policy reads, in the order of the flat observation."""
         if not self.groups:
@@ -75,15 +77,21 @@ class FlatPolicy(torch.nn.Module):
         """Return groups as flat observations of shape (n, observations)."""
         return torch.cat([groups[name].flatten(1) for name in self.groups], dim=1)
 
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        """Return the actions, shape (n, actions), for flat observations of shape (n, observations)."""
+    def memory(self, rows: int) -> tuple[torch.Tensor, ...]:
+        """Return the memory at the start of episodes, empty without a memory."""
+        return self.policy.memory(rows)
+
+    def forward(self, obs: torch.Tensor, *memory: torch.Tensor) -> Any:
+        """Return the actions, shape (n, actions), for flat observations of shape (n, observations).
+
+        With a memory, return a tuple of the actions and of each part of the next memory.
+        """
         seen = dict(zip(self.groups, obs.split(self.sizes, dim=1), strict=True))
         groups = {
             name: seen[name].unflatten(1, shape) if name in seen else obs.new_zeros(obs.shape[0], *shape)
             for name, shape in self._shapes.items()
         }
-        actions: torch.Tensor = self.policy(groups)
-        return actions
+        return self.policy(groups, *memory)
 
 
 @dataclass(frozen=True)
@@ -92,8 +100,14 @@ class PolicyFile:
 
     name: str
     content: bytes
-    run: Callable[[torch.Tensor], torch.Tensor]
-    """Runs the content: from flat observations of shape (n, observations) to actions of shape (n, actions)."""
+    run: Callable[..., Any]
+    """Runs the content, as :meth:`FlatPolicy.forward` does."""
+    memory: Callable[[int], tuple[torch.Tensor, ...]] = lambda rows: ()
+    """Returns the memory at the start of episodes, as :meth:`FlatPolicy.memory` does."""
+
+    def __call__(self, obs: Any, *memory: torch.Tensor) -> Any:
+        """Run the content."""
+        return self.run(obs, *memory)
 
 
 def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> list[PolicyFile]:
@@ -104,21 +118,27 @@ def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> li
         example: Flat observations of shape (n, observations).
         contract: Text that is stored in both files.
     """
+    inputs = (example, *policy.memory(len(example)))
+    parts, next_parts = ([name.format(n) for n in range(len(inputs) - 1)] for name in (MEMORY, NEXT_MEMORY))
     with warnings.catch_warnings():
         # torch recommends another export, which runs only in Python, and warns at every step.
         warnings.simplefilter("ignore")
-        traced = torch.jit.trace(policy.requires_grad_(False), example, check_trace=False).cpu()
+        traced = torch.jit.trace(policy.requires_grad_(False), inputs, check_trace=False).cpu()
         script, graph = io.BytesIO(), io.BytesIO()
         torch.jit.save(traced, script, _extra_files={CONTRACT: contract})
         torch.onnx.export(
             traced,
-            (example.cpu(),),
+            tuple(each.cpu() for each in inputs),
             graph,
             dynamo=False,
             opset_version=OPSET,
-            input_names=[INPUT],
-            output_names=[OUTPUT],
-            dynamic_axes={INPUT: {0: "batch"}, OUTPUT: {0: "batch"}},
+            input_names=[INPUT, *parts],
+            output_names=[OUTPUT, *next_parts],
+            dynamic_axes={
+                INPUT: {0: "batch"},
+                OUTPUT: {0: "batch"},
+                **{name: {1: "batch"} for name in parts + next_parts},
+            },
         )
         program = _without_call_stacks(script.getvalue())
         loaded = torch.jit.load(io.BytesIO(program))
@@ -128,11 +148,16 @@ def policy_files(policy: FlatPolicy, example: torch.Tensor, contract: str) -> li
     content = model.SerializeToString(deterministic=True)
     evaluator = ReferenceEvaluator(content)
 
-    def run_graph(obs: torch.Tensor) -> torch.Tensor:
-        results: Any = evaluator.run(None, {INPUT: obs.numpy()})
-        return torch.from_numpy(results[0])
+    def run_graph(*inputs: torch.Tensor) -> Any:
+        values: Any = (each.numpy() for each in inputs)
+        results: Any = evaluator.run(None, dict(zip([INPUT, *parts], values, strict=True)))
+        actions, *memory = map(torch.from_numpy, results)
+        return (actions, *memory) if memory else actions
 
-    return [PolicyFile(POLICY, program, loaded), PolicyFile(GRAPH, content, run_graph)]
+    def memory(rows: int) -> tuple[torch.Tensor, ...]:
+        return tuple(each.cpu() for each in policy.memory(rows))
+
+    return [PolicyFile(POLICY, program, loaded, memory), PolicyFile(GRAPH, content, run_graph, memory)]
 
 
 def _without_call_stacks(program: bytes) -> bytes:
@@ -147,40 +172,51 @@ def _without_call_stacks(program: bytes) -> bytes:
     return slim.getvalue()
 
 
-def live_actions(policy: ActingModule, recorded: Sequence[Groups]) -> torch.Tensor:
+def live_actions(policy: ActingModule, recorded: Sequence[Groups], begins: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the actions of a policy in full precision; reduced precision on a GPU would hide errors of an export.
 
     Args:
         policy: The policy.
         recorded: Observations of each step, shape (n, ...) per group.
+        begins: Where an episode begins at each step, shape (n,).
 
     Returns:
-        Actions on the CPU, shape (steps × n, actions).
+        Actions on the CPU, shape (steps, n, actions).
 
     Raises:
         UserError: If an action is not finite.
     """
     flags = {"cuda_matmul_allow_tf32": False, "cudnn_allow_tf32": False}
     with scoped_torch_backend_flags(**flags, cudnn_deterministic=False, cudnn_benchmark=False):
-        actions = torch.cat([policy(groups) for groups in recorded]).cpu()
+        actions = _played(policy, recorded, begins).cpu()
     if not actions.isfinite().all():
         raise UserError("some actions of the policy are NaN or infinite: export another checkpoint")
     return actions
 
 
-def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.Tensor) -> float:
-    """Return the error of a file against the original policy, in one batch and row by row.
+def _played(policy: Any, observations: Iterable[Any], begins: Iterable[torch.Tensor]) -> torch.Tensor:
+    """Return the actions of a policy step by step, shape (steps, n, actions)."""
+    act, actions = Acting(policy), []
+    for seen, begin in zip(observations, begins, strict=True):
+        act.forget(begin)
+        actions.append(act(seen))
+    return torch.stack(actions)
+
+
+def largest_error(file: PolicyFile, observations: torch.Tensor, actions: torch.Tensor, begins: torch.Tensor) -> float:
+    """Return the error of a file against the original policy, with all rows at once and with a single row.
 
     Args:
         file: The file.
-        observations: Observations of the original policy, shape (n, observations).
-        actions: Its actions, shape (n, actions).
+        observations: Observations of the original policy, shape (steps, n, observations).
+        actions: Its actions, shape (steps, n, actions).
+        begins: Where an episode begins, shape (steps, n).
 
     Returns:
         The largest absolute difference, divided by the largest absolute action if that is above 1.
     """
-    few = observations[:: max(1, len(observations) // _SINGLE_ROWS)]
-    wanted = actions[:: max(1, len(observations) // _SINGLE_ROWS)]
-    row_by_row = torch.cat([file.run(row[None]) for row in few])
-    error = torch.maximum((file.run(observations) - actions).abs().max(), (row_by_row - wanted).abs().max())
-    return float(error / actions.abs().max().clamp(min=1.0))
+    errors = [
+        (_played(file, observations[:, rows], begins[:, rows]) - actions[:, rows]).abs().max()
+        for rows in (slice(None), slice(1))  # a robot has a single row
+    ]
+    return float(torch.stack(errors).max() / actions.abs().max().clamp(min=1.0))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ledger_lab.files import unused_path
+from ledger_lab.panels.policy import Acting
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
 from ledger_lab.training.checkpoints.candidate import open_candidate
@@ -68,7 +69,7 @@ def _play(request: PlayRequest, terminal: Terminal) -> None:
         torch.inference_mode(),
     ):
         observations, _ = env.reset()
-        policy = candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg)
+        policy = Acting(candidate.adapter.load_policy(candidate.path, env, candidate.agent_cfg))
         taken: list[torch.Tensor] = []
         last = request.video_length if request.video or request.action_range else None
         if last is None:
@@ -86,7 +87,8 @@ def _play(request: PlayRequest, terminal: Terminal) -> None:
                 actions = policy(observations)
                 if request.action_range:
                     taken.append(actions.abs().float().cpu())
-                observations, *_ = env.step(actions)
+                observations, _, terminated, truncated, _ = env.step(actions)
+                policy.forget(terminated | truncated)
                 progress.advance(step)
                 if step == last:
                     break

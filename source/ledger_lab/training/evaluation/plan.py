@@ -181,7 +181,6 @@ def _candidates(
                 scored=code if panel.source == run.declared.panel else None,
                 allow_changed_code=request.allow_changed_code,
             )
-            checked[run_id].adapter.require_memoryless(checked[run_id].agent_cfg)
         checkpoint.require_unchanged()
         agent_cfg = copy.deepcopy(checked[run_id].agent_cfg)  # a library may write into it
         # A pretrained policy's run may also be outside of the package.

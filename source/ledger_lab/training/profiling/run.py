@@ -78,7 +78,6 @@ def profile_run(argv: Sequence[str]) -> int:
                 log_root=request.log_root,
             )
         )
-        plan.adapter.require_memoryless(plan.agent_cfg)
         make_run_dir(plan)
         terminal.keep_log(plan.run_dir / f"console_{plan.declared.run_id}.log")
         _carry_out(plan, schedule, request, terminal.console)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ledger_lab.errors import UserError
 from ledger_lab.files import whole_file
 from ledger_lab.ledger.libraries import algorithm_of, part_of, require_library
 from ledger_lab.ledger.meters.phases import Phase
@@ -365,10 +364,6 @@ class Adapter(ABC):
             The reason against it, as the end of a sentence; ``None`` if the library supports it.
         """
 
-    def is_recurrent(self, agent_cfg: Any) -> bool:  # noqa: ANN401 - the library's own type
-        """Tell whether the policy of a configuration has recurrent layers."""
-        return False
-
     def symmetry(self, agent_cfg: Any) -> str | None:  # noqa: ANN401 - the library's own type
         """Return the setting that lets an agent also learn from mirrored samples; ``None`` if it does not.
 
@@ -376,21 +371,6 @@ class Adapter(ABC):
             agent_cfg: The library's configuration.
         """
         return None
-
-    def require_memoryless(self, agent_cfg: Any) -> None:  # noqa: ANN401 - the library's own type
-        """Refuse a recurrent policy; its memory would not be kept.
-
-        Args:
-            agent_cfg: The library's configuration.
-
-        Raises:
-            UserError: If the policy is recurrent.
-        """
-        if self.is_recurrent(agent_cfg):
-            raise UserError(
-                "a policy with recurrent layers can be trained with --no_eval, but not yet scored, played or exported: "
-                "train a policy without recurrent layers"
-            )
 
     @abstractmethod
     def plan(self, agent_cfg: Any) -> BatchPlan:  # noqa: ANN401 - the library's own type

@@ -6,7 +6,7 @@ import pickle
 import pickletools
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import torch
 from ledger_lab.errors import UserError
 from ledger_lab.files import file_sha256
 from ledger_lab.ledger import CheckpointSaved
-from ledger_lab.panels.policy import Policy
 
 _UNREADABLE = (
     *(OSError, EOFError, pickle.UnpicklingError, RuntimeError, zipfile.BadZipFile),
@@ -129,24 +128,36 @@ def _widened(
 class ActingModule(torch.nn.Module):
     """A function from observation groups to actions, and the modules and tensors that it uses."""
 
-    def __init__(self, act: Policy, **parts: torch.nn.Module | torch.Tensor) -> None:
+    def __init__(
+        self, act: Callable[..., Any], sizes: Sequence[tuple[int, int]] = (), **parts: torch.nn.Module | torch.Tensor
+    ) -> None:
         """Register what the function uses.
 
         Args:
-            act: The function.
+            act: The function. With a memory, it also takes each part of the memory, and returns a tuple of the actions
+                and of each part of the next memory.
+            sizes: Layers and size of each part of its memory.
             parts: Its networks, normalizers, and constants such as limits, by the names that they are saved under.
         """
         super().__init__()
-        self._act = act
+        self._act, self._sizes = act, sizes
         for name, part in parts.items():
             if isinstance(part, torch.nn.Module):
                 self.add_module(name, part)
             else:
                 self.register_buffer(name, part)
 
-    def forward(self, groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return deterministic actions of shape (n, actions) for observation groups of shape (n, ...)."""
-        return self._act(groups)
+    def memory(self, rows: int) -> tuple[torch.Tensor, ...]:
+        """Return the memory at the start of episodes: zeros of shape (layers, rows, size); empty without a memory."""
+        device = next((each.device for each in self.parameters()), None)
+        return tuple(torch.zeros(layers, rows, size, device=device) for layers, size in self._sizes)
+
+    def forward(self, groups: Mapping[str, torch.Tensor], *memory: torch.Tensor) -> Any:
+        """Return deterministic actions of shape (n, actions) for observation groups of shape (n, ...).
+
+        With a memory, return a tuple of the actions and of each part of the next memory.
+        """
+        return self._act(groups, *memory)
 
 
 def require_recorded_hash(path: Path, saved: CheckpointSaved, run_id: str) -> None:

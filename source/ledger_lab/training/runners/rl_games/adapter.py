@@ -345,10 +345,6 @@ class RlGamesAdapter(Adapter):
         """Refuse an activation that the library's networks do not register."""
         return one_of(*NetworkBuilder.BaseNetwork().activations_factory._builders)(value)
 
-    def is_recurrent(self, agent_cfg: dict[str, Any]) -> bool:
-        """Tell whether the network has recurrent layers."""
-        return "rnn" in agent_cfg["params"]["network"]
-
     def plan(self, agent_cfg: dict[str, Any]) -> BatchPlan:
         """Read the batch arithmetic; the minibatch size is for all environments together, or per environment."""
         config = agent_cfg["params"]["config"]
@@ -392,14 +388,24 @@ class RlGamesAdapter(Adapter):
         model.eval().to(config["device"])
         low, high = (torch.tensor(bound, device=config["device"]) for bound in (actions.low, actions.high))
 
-        def act(groups: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        network = model.a2c_network
+        states = network.get_default_rnn_state() or ()
+        # The value function's own layers are no part of the policy.
+        others = len(states) // 2 if states and network.is_separate_critic() else 0
+
+        def act(groups: Mapping[str, torch.Tensor], *memory: torch.Tensor) -> Any:
             observations = BasePlayer._preproc_obs(None, wrapper._process_obs(dict(groups))["obs"])
-            means: torch.Tensor = model.a2c_network({"obs": model.norm_obs(observations)})[0]
+            inputs = {"obs": model.norm_obs(observations)}
+            if memory:
+                inputs["rnn_states"] = memory + tuple(torch.zeros_like(each) for each in memory[:others])
+            means, *_, after = network(inputs)
             if config["clip_actions"]:
                 means = rescale_actions(low, high, means.clamp(-1.0, 1.0))
-            return means.clamp(low, high)
+            means = means.clamp(low, high)
+            return (means, *after[: len(memory)]) if memory else means
 
-        return ActingModule(act, model=model, low=low, high=high)
+        sizes = [(state.shape[0], state.shape[2]) for state in states[: len(states) - others]]
+        return ActingModule(act, sizes, model=model, low=low, high=high)
 
 
 ADAPTER = RlGamesAdapter()

@@ -167,10 +167,6 @@ class RslRlAdapter(Adapter):
             return first_line(error)
         return None
 
-    def is_recurrent(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> bool:
-        """Tell whether the actor is recurrent."""
-        return getattr(resolve_class(to_dict(agent_cfg.actor))[0], "is_recurrent", False)
-
     def symmetry(self, agent_cfg: RslRlOnPolicyRunnerCfg) -> str | None:
         """Return the group of settings for mirrored samples, if the agent learns from them."""
         learns = agent_cfg.algorithm.symmetry_cfg
@@ -203,12 +199,23 @@ class RslRlAdapter(Adapter):
         actor.eval()
         limit = agent_cfg.clip_actions
 
-        def act(groups_: Mapping[str, torch.Tensor]) -> torch.Tensor:
-            count = next(iter(groups_.values())).shape[0]
-            actions = actor(TensorDict(dict(groups_), batch_size=[count]))
+        def act(seen: Mapping[str, torch.Tensor]) -> torch.Tensor:
+            count = next(iter(seen.values())).shape[0]
+            actions = actor(TensorDict(dict(seen), batch_size=[count]))
             return actions if limit is None else actions.clamp(-limit, limit)
 
-        return ActingModule(act, actor=actor)
+        if not getattr(actor, "is_recurrent", False):
+            return ActingModule(act, actor=actor)
+
+        def remember(seen: Mapping[str, torch.Tensor], *memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            actor.reset(hidden_state=memory if len(memory) > 1 else memory[0] if memory else None)
+            actions, after = act(seen), actor.get_hidden_state()
+            actor.reset()
+            return (actions, *(after if isinstance(after, tuple) else (after,)))
+
+        with torch.no_grad():
+            _, *after = remember(observations[:1])
+        return ActingModule(remember, [(each.shape[0], each.shape[2]) for each in after], actor=actor)
 
 
 ADAPTER = RslRlAdapter()
