@@ -219,6 +219,12 @@ def test_only_rsl_rl_learns_from_mirrored_samples_unless_the_user_says_no(tmp_pa
         assert hash_configs(env_cfg, agent_cfg, plan.adapter)["agent"] == plan.declared.config_sha256["agent"]
 
 
+def test_settings_of_mirrored_samples_contradict_their_absence(tmp_path: Path) -> None:
+    override = "agent.algorithm.symmetry_cfg.use_mirror_loss=true"
+    with pytest.raises(UserError, match=f"override {override}: --no_symmetry .* leave one of them out"):
+        planned("--task", "LedgerLab-Velocity-Flat-Go2", "--no_symmetry", override, log_root=tmp_path)
+
+
 def test_runs_that_declared_an_agent_with_symmetry_are_read_as_runs_of_today(tmp_path: Path) -> None:
     declared = planned("--task", "LedgerLab-Velocity-Flat-Go2", "--device", "cpu", log_root=tmp_path).declared
     agent = "rsl_rl_with_symmetry_cfg_entry_point"

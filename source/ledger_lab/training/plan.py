@@ -227,6 +227,8 @@ def _check(request: TrainRequest, world: World, resumed: Resumption | None, draw
     require_values(agent_cfg, adapter)
     mirrored = adapter.symmetry(agent_cfg)
     if mirrored is not None and request.no_symmetry:
+        if given := next((each for each in overrides if each.lstrip("+").startswith(f"{mirrored}.")), None):
+            raise UserError(f"override {given}: --no_symmetry switches mirrored samples off: leave one of them out")
         write_setting(agent_cfg, mirrored, None)
         overrides.append(f"{mirrored}=null")
     for_gpu = _num_envs_for_gpu(request, device)
