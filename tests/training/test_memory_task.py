@@ -13,8 +13,8 @@ import torch
 
 from ledger_lab.ledger import Status
 from tests.conftest import ROOT, fake, one_run_dir, script
-from tests.fakes.held_out import runtime, task_cfg
-from tests.fakes.memory_task import HELD_STEPS, PANEL, TASK, installed
+from tests.fakes.held_out import Trial, runtime, still, task_cfg
+from tests.fakes.memory_task import HELD_STEPS, PANEL, TASK, agent_cfg, installed
 from tests.fakes.supervised import run_of
 
 _runtime = runtime(TASK)
@@ -54,6 +54,25 @@ def test_without_a_memory_nothing_tells_the_side() -> None:
         for _ in range(HELD_STEPS):
             seen, *_ = env.step(torch.randn(16, 1))
             assert len(seen["policy"].unique(dim=0)) == 1
+
+
+def test_the_same_policy_fails_if_it_forgets(proven: Path) -> None:
+    from ledger_lab.panels import load_panel
+    from ledger_lab.panels.scoring import score_policies
+    from ledger_lab.training.runners.adapter import load_adapter
+
+    panel, adapter = load_panel(str(proven / "memory.toml")), load_adapter("rsl_rl")
+    checkpoint = one_run_dir(proven) / run_of(proven).results[-1].checkpoint
+    with Trial(panel, still, still, lambda: task_cfg(TASK)).simulation(2) as (env, slots):
+        slots.reset()
+        policy = adapter.load_policy(checkpoint, env, adapter.prepare(agent_cfg(), "cpu"))
+
+        def forgetful(seen: dict[str, torch.Tensor]) -> torch.Tensor:
+            return policy(seen, *policy.memory(len(seen["policy"])))[0]
+
+        remembering, forgetting = score_policies(slots, [policy, forgetful])
+    assert remembering.outcomes.successes >= 48 > forgetting.outcomes.successes
+    assert remembering.invalid is forgetting.invalid is None
 
 
 def test_a_training_with_a_memory_is_resumed_and_proven(proven: Path) -> None:
