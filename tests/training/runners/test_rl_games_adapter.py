@@ -82,6 +82,17 @@ def test_settings_that_cannot_be_trained_are_refused(group: str, name: str, valu
         adapter().prepare(agent_cfg, "cpu")
 
 
+def test_sequences_that_do_not_fill_a_horizon_are_refused() -> None:
+    from ledger_lab.training.batch import plan_batch
+
+    agent_cfg = adapter().prepare(resolved(), "cpu")
+    agent_cfg["params"]["network"]["rnn"] = {"name": "gru", "units": 8, "layers": 1}
+    plan_batch(adapter(), agent_cfg)
+    agent_cfg["params"]["config"]["seq_length"] = 5
+    with pytest.raises(UserError, match=r"the agent's configuration: seq_length 5 must divide horizon_length 32"):
+        plan_batch(adapter(), agent_cfg)
+
+
 @pytest.mark.parametrize("clip", [False, True], ids=["free", "clipped"])
 def test_a_policy_acts_like_the_librarys_own_player(clip: bool, tmp_path: Path) -> None:
     from isaaclab_rl.rl_games import RlGamesVecEnvWrapper

@@ -352,6 +352,10 @@ class RlGamesAdapter(Adapter):
         size, per_env = config.get("minibatch_size"), config.get("minibatch_size_per_env")
         if size is None and (not per_env or horizon % per_env):
             raise ValueError(f"horizon_length {horizon} is no multiple of minibatch_size_per_env {per_env}")
+        steps = config.get("seq_length", 4)  # the library's default
+        if "rnn" in agent_cfg["params"]["network"] and (horizon % steps or (size or 0) % steps):
+            sizes = f"horizon_length {horizon}" + (f" and minibatch_size {size}" if size else "")
+            raise ValueError(f"seq_length {steps} must divide {sizes}")
         return BatchPlan(
             max_iterations=max_iterations,
             horizon=horizon,
