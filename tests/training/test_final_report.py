@@ -87,7 +87,7 @@ def test_a_page_replaces_a_link_and_follows_it_nowhere(tmp_path: Path) -> None:
         ({"status": None, "pid": os.getpid()}, "… NOT REACHED YET"),
         ({"proof": 9, "status": Status.CRASHED, "price": priced()}, "✓ TARGET REACHED   90.0 % of 10 fresh"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_each_ending_says_whether_the_target_is_reached(tmp_path: Path, fields: dict[str, Any], begins: str) -> None:
     (run,) = read_ledger(write_run(tmp_path, "aa", **fields)).runs
