@@ -28,7 +28,7 @@ class CompareRequest(PricedRequest):
         examples=("report.py compare time-to-target-stock time-to-target-tuned --log_root records/time-to-target-cpu",),
     )
 
-    a: str = flag(MISSING, "A cohort, or a run id. Its first characters are enough.", metavar="A", positional=True)
+    a: str = flag(MISSING, "A cohort, or the first characters of a run id.", metavar="A", positional=True)
     b: str = flag(MISSING, "The other cohort or run.", metavar="B", positional=True)
     json: str | None = json_flag()
 

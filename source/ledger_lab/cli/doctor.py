@@ -60,9 +60,9 @@ class DoctorRequest(Request):
         description=(
             "Check whether this machine is fit for trainings, and say for each problem what to do. The checks cover "
             "Python, packages, GPU driver, rendering without a screen, caches, the disk of the ledger, cores and "
-            "memory. At the end, a few cart-poles are simulated on the CPU and on each GPU. Only the cache of "
-            "compiled kernels stays on the disk. The exit status is 0 if trainings work, even with warnings, "
-            "otherwise 1."
+            "memory. At the end, a few cart-poles are simulated on the CPU and on each GPU. The program leaves "
+            "only the cache of compiled kernels on the disk. The exit status is 0 if trainings work, even with "
+            "warnings, otherwise 1."
         ),
         examples=("doctor.py", "doctor.py --log_root /data/logs --json"),
     )

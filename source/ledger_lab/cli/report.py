@@ -58,8 +58,8 @@ class ReportRequest(PricedRequest):
             "environment steps per second. Failed runs are shown, too. If you name one run, the report shows "
             "everything about it. "
             f"The table shows at most {SHOWN_RUNS} runs, the newest ones. To show others, name runs or cohorts; "
-            "--json writes all runs. If a journal of a run that is shown is damaged, the run is left out, and the exit "
-            "status is 1. scripts/verify_ledger.py then shows the damage.\n\n"
+            "--json writes all runs. If a journal of one of these runs is damaged, that run is left out, and the "
+            "exit status is 1. scripts/verify_ledger.py then shows the damage.\n\n"
             "views (report.py VIEW --help explains a view):\n"
             "  compare    compare two cohorts or runs: time to the target, and cost\n"
             "  page       write an HTML page with tables and plots\n"
@@ -82,7 +82,7 @@ class ReportRequest(PricedRequest):
     json: str | None = json_flag()
     details: bool = flag(
         False,
-        "Also show everything about each run: where its time went, what would save most of it, and the scores of its "
+        "Also show everything about each run: where its time went, how to save most time, and the scores of its "
         "checkpoints.",
     )
 

@@ -95,8 +95,8 @@ class TaskRequest(SimulationRequest):
     rl_library: str | None = flag(None, f"RL library: {', '.join(LIBRARIES)} (default: set by the task).")
     num_envs: int | None = flag(
         None,
-        "Environments per process (default: set by the task; on a GPU, 4096 for LedgerLab's tasks, with the learning "
-        "rate scaled as by --scale_lr sqrt).",
+        "Environments per process (default: set by the task; on a GPU, 4096 for LedgerLab's tasks, with a learning "
+        "rate that grows with the square root of the batch).",
     )
     seed: int | None = flag(None, "Seed of the training (default: drawn at random, and recorded).")
 
@@ -188,8 +188,8 @@ class TrainRequest(TaskRequest):
 
     nproc: int | None = flag(
         None,
-        "Processes to train in on this machine (default: 1), each on a GPU of its own; on a CPU, they share it. Their "
-        "seeds are --seed, --seed + 1, and so on.",
+        "Training processes on this machine (default: 1). Each uses its own GPU; without GPUs, they share the CPU. "
+        "Their seeds are --seed, --seed + 1, and so on.",
         group=_PROCESSES,
         each_attempt=True,
     )
@@ -273,7 +273,8 @@ class TrainRequest(TaskRequest):
         None, "Name of this machine in the price file (default: local, which has no price).", group=_LEDGER
     )
     usd_per_hour: float | None = flag(
-        None, "Price of an hour [USD]: of one GPU, or of the whole machine on a CPU; with --instance, of that machine."
+        None,
+        "Price [USD/h] of one GPU, or of the whole machine if you train on its CPU or name it with --instance.",
     )
     prices: Path | None = flag(
         None, "Your own price file. Its entries replace those of the same name in config/prices.toml."

@@ -76,8 +76,8 @@ class StudyRequest(TrainingsRequest):
         description=(
             "Train a task in every combination of some settings, with several seeds, and compare the results. A study "
             "file lists the settings (factors), their values and the seeds. The trainings run one after the other. At "
-            "the end, the program prints a report of all runs, and compares each arm with the first arm as "
-            "report.py compare does, with p-values that are corrected for the number of tests. With fewer than "
+            "the end, the program prints a report of all runs, and compares each combination (arm) with the first, "
+            "as report.py compare does, with p-values that are corrected for the number of tests. With fewer than "
             f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
             "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
@@ -85,9 +85,9 @@ class StudyRequest(TrainingsRequest):
             "Ctrl-C, it is 130. "
             "Arguments after -- are passed to every training. With --on, the program submits the missing trainings to "
             "a cluster, and does not wait for them. When all trainings have finished, the same command prints the "
-            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. In the table "
-            "[scaling], a study file lists sizes: processes, machines and environments. In the table [machine], it "
-            "lists clusters; then the program submits each training to its cluster, and --on is not needed."
+            "report. Without --on, the program leaves out the trainings that wait or run on a cluster. A study "
+            "file can list sizes (processes, machines and environments) in a table [scaling], and clusters in a table "
+            "[machine]. With [machine], the program submits each training to its cluster, and --on is not needed."
         ),
         examples=(
             "study.py libraries --dry_run",

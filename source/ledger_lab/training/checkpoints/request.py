@@ -27,7 +27,7 @@ class PolicyRequest(SimulationRequest):
     )
     allow_changed_code: bool = flag(
         False,
-        "Continue although code of the task, agent or success function has changed since the run was declared.",
+        "Continue although code of the task, agent or success function has changed since the run started.",
     )
     log_root: Path = log_root_flag()
 
@@ -57,7 +57,7 @@ class CheckpointRequest(PolicyRequest):
 
     checkpoint: str | None = flag(
         None,
-        "Checkpoint file, run id or run directory. Of a run, its proven checkpoint is taken, or else its last.",
+        "Checkpoint file, run id or run directory. A run stands for its proven checkpoint, or else its last.",
         metavar="RUN_OR_CHECKPOINT",
         positional=True,
     )

@@ -18,8 +18,8 @@ class EvaluateRequest(PolicyRequest):
     program = Program(
         name="evaluate.py",
         description=(
-            "Score checkpoints on all held-out episodes of a panel, in one simulation, and record the scores in the "
-            "ledger. The exit status is 0 if all scores are valid, otherwise 1."
+            "Score checkpoints, all in the same simulation, on every held-out episode of a panel, and record the "
+            "scores in the ledger. The exit status is 0 if all scores are valid, otherwise 1."
         ),
         examples=(
             "evaluate.py RUN --panel cartpole_robust_v1 --video 3",
@@ -45,16 +45,17 @@ class EvaluateRequest(PolicyRequest):
     sim: tuple[str, ...] = flag(
         (),
         (
-            "Also score in a simulation that differs from the run's by physics=NAME or env.PATH=VALUE; on generated "
-            "terrain, also by ground=trained or ground=held_out. Put quotes around several. Can be repeated."
+            "Also score in a simulation that differs from the run's by physics=NAME or env.PATH=VALUE. On generated "
+            "terrain, ground=trained scores on the patches of the training, and ground=held_out on others. Write "
+            "several in one pair of quotes. Can be repeated."
         ),
         metavar="OVERRIDES",
     )
     versus: str | None = flag(
         None,
         (
-            "Second checkpoint or run, to compare with the first on the same fresh episodes, on which neither was "
-            "selected. Of a run, its proven checkpoint is taken, or else its last."
+            "Second checkpoint or run. Both play the same fresh episodes, and the success rates are compared. A run "
+            "stands for its proven checkpoint, or else its last."
         ),
         metavar="RUN_OR_CHECKPOINT",
     )
