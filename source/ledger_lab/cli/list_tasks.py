@@ -33,17 +33,17 @@ class ListRequest(Request):
     program = Program(
         name="list_envs.py",
         description="List the tasks with their panels. The time to target is the median of three recorded trainings "
-        "with the default command on two CPU cores, from the start of Python to the proof. Some tasks start "
-        "from the policy of another task; the time after the + is that of its training. Target and episodes are those "
-        "of a check on the panel.",
+        "with the default command on two CPU cores, from the start of Python to the proof. A time after a + "
+        "is that of another task: the trainings started from its policy, with train.py --checkpoint. Target and "
+        "episodes are those of a check on the panel.",
         examples=("list_envs.py", "list_envs.py --long --keyword Cartpole", "list_envs.py --all --keyword Velocity"),
     )
 
     long: bool = flag(
         False,
-        "Show libraries, physics engines, sizes, pretrained policy and all panels of each task. Panel ids depend on "
-        "the physics engine; those of the default engine are shown. Tasks of other installed packages are listed, too. "
-        "This takes seconds.",
+        "Show libraries, physics engines, numbers of environments, observations and actions, pretrained policy and all "
+        "panels of each task. Panel ids depend on the physics engine; those of the default engine are shown. Tasks of "
+        "other installed packages are listed, too. This takes seconds.",
     )
     all: bool = flag(False, "Also list the tasks of other installed packages and of Isaac Lab. This takes seconds.")
     keyword: str = flag("", "List only tasks whose id contains this text (default: list all).")

@@ -79,7 +79,7 @@ class StudyRequest(TrainingsRequest):
             "the end, the program prints a report of all runs, and compares each combination (arm) with the first, "
             "as report.py compare does, with p-values that are corrected for the number of tests. With fewer than "
             f"{FEWEST_RUNS} seeds, it does not compare arms. If a factor names several tasks, arms are compared within "
-            "each task, and figures over all tasks are printed. If you start the program again, it runs only the "
+            "each task, and a table compares them over all tasks. If you start the program again, it runs only the "
             "trainings that are not finished. An interrupted training continues from its saved state; without a state, "
             f"it starts from the beginning. If the system ends the program, the exit status is {EXIT_REQUEUE}; after "
             "Ctrl-C, it is 130. "

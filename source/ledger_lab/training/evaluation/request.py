@@ -46,8 +46,8 @@ class EvaluateRequest(PolicyRequest):
         (),
         (
             "Also score in a simulation that differs from the run's by physics=NAME or env.PATH=VALUE. On generated "
-            "terrain, ground=trained scores on the patches of the training, and ground=held_out on others. Write "
-            "several in one pair of quotes. Can be repeated."
+            "terrain, ground=trained scores on the patches of the training, and ground=held_out on others. To "
+            "change several values at once, write them in one pair of quotes. For another simulation, repeat the flag."
         ),
         metavar="OVERRIDES",
     )
@@ -96,7 +96,8 @@ class NewPanelRequest(Request):
         name="new_panel.py",
         description=(
             "Write a first panel file for your task. You write the success function. Comments in the "
-            "file list what the task offers, and show an example of each perturbation. No simulation is started."
+            "file name the terminations, commands, joints and observations of the task, and show an example of each "
+            "perturbation. No simulation is started."
         ),
         examples=("new_panel.py --task LedgerLab-Ant --seeds 128 --target 0.8 --output ant_far.toml",),
     )
