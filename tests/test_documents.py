@@ -20,7 +20,7 @@ from ledger_lab.errors import UserError
 from ledger_lab.ledger.costs.prices import load_prices
 from ledger_lab.panels import load_panel
 from ledger_lab.studies.commands.study import run_study
-from ledger_lab.tasks.pretrained import CONTRACT, POLICY, read_origin
+from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin
 from ledger_lab.tasks.recipes.recipe_file import read_recipe
 
 

@@ -21,7 +21,8 @@ from ledger_lab.ledger import Run, Status
 from ledger_lab.ledger.find import find_run
 from ledger_lab.names import require_folder_name
 from ledger_lab.reports import RunSummary, summarize_run
-from ledger_lab.tasks.pretrained import CONTRACT, POLICY, ROOT, read_origin
+from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin
+from ledger_lab.tasks.pretrained import ROOT
 from ledger_lab.training.checkpoints.shipped import is_shipped, result_in_words
 from ledger_lab.training.evaluation.plan import plan_evaluation
 from ledger_lab.training.evaluation.request import EvaluateRequest

@@ -15,6 +15,7 @@ from ledger_lab.wings import wing_part
 PACK = (
     "LedgerLab-Ant",
     "LedgerLab-Cartpole",
+    "LedgerLab-Cartpole-Direct",
     "LedgerLab-Humanoid",
     "LedgerLab-Lift-Cube-Franka",
     "LedgerLab-Navigation-Flat-AnymalC",

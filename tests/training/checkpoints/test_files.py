@@ -16,7 +16,7 @@ from tests.training.runners.test_adapters import NORMALIZED, Training, every_lib
 
 @every_library
 def test_files_reproduce_the_policy_with_its_normalizer(library: str, tmp_path: Path) -> None:
-    from ledger_lab.tasks.pretrained import CONTRACT
+    from ledger_lab.tasks.exported import CONTRACT
     from ledger_lab.training.checkpoints.files import FlatPolicy, largest_error, live_actions, policy_files
 
     training = Training(library, tmp_path, *NORMALIZED[library], heard=Heard())

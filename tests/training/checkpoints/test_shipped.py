@@ -17,8 +17,9 @@ from ledger_lab.ledger import PanelResult, find_journals, read_ledger
 from ledger_lab.ledger.content import open_journal
 from ledger_lab.reports import summarize_run
 from ledger_lab.reports.audit import broken_verdicts
+from ledger_lab.tasks.exported import CONTRACT, POLICY
 from ledger_lab.tasks.pack import TASKS
-from ledger_lab.tasks.pretrained import CONTRACT, POLICY, shipped_checkpoint, shipped_policy, shipped_tasks
+from ledger_lab.tasks.pretrained import shipped_checkpoint, shipped_policy, shipped_tasks
 from tests.conftest import ROOT, one_run_dir, script
 from tests.training.checkpoints.conftest import Exported
 from tests.training.evaluation.test_evaluate_bad_input import retold

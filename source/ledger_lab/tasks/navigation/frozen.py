@@ -10,7 +10,7 @@ import torch
 from ledger_lab.documents import read_json
 from ledger_lab.errors import UserError
 from ledger_lab.panels.identity import few_differences
-from ledger_lab.tasks.pretrained import CONTRACT, POLICY, read_origin
+from ledger_lab.tasks.exported import CONTRACT, POLICY, read_origin
 
 WALKING_TASK = "LedgerLab-Velocity-Flat-AnymalC"
 """Task that the policy was trained on; it defines the observations and actions."""
@@ -65,4 +65,4 @@ def _interface(contract: dict[str, Any]) -> dict[str, Any]:
         f"observations.{term['name']}": term for group in contract.get("observations", ()) for term in group["terms"]
     }
     named |= {f"actions.{term['name']}": term for term in contract.get("actions", ())}
-    return {"rates": contract.get("rates"), "memory": contract["files"].get("memory") or None, **named}
+    return {"rates": contract.get("rates"), **named}

@@ -19,7 +19,7 @@ from ledger_lab.ledger.meters.host import package_versions, recorded_packages
 from ledger_lab.panels.policy import Acting
 from ledger_lab.reports.terminal.console import Terminal
 from ledger_lab.reports.terminal.progress import Progress
-from ledger_lab.tasks.pretrained import CONTRACT
+from ledger_lab.tasks.exported import CONTRACT
 from ledger_lab.training.checkpoints.candidate import Candidate, open_candidate, require_same_task
 from ledger_lab.training.checkpoints.contract import (
     describe_articulations,

@@ -21,7 +21,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ledger_lab.errors import UserError
 from ledger_lab.panels.policy import Acting
-from ledger_lab.tasks.pretrained import CONTRACT, POLICY
+from ledger_lab.tasks.exported import CONTRACT, POLICY
 from ledger_lab.training.runners.checkpoint_file import ActingModule
 
 INPUT, OUTPUT = "obs", "actions"
@@ -29,7 +29,7 @@ INPUT, OUTPUT = "obs", "actions"
 MEMORY, NEXT_MEMORY = "memory_{}", "next_memory_{}"
 """Names of the inputs and outputs for the parts of a memory, by their numbers."""
 GRAPH = "policy.onnx"
-"""File name of the policy as ONNX; :data:`~ledger_lab.tasks.pretrained.POLICY` is the one as TorchScript."""
+"""File name of the policy as ONNX; :data:`~ledger_lab.tasks.exported.POLICY` is the one as TorchScript."""
 OPSET = 18
 """Version of the ONNX operators; runtimes have supported it since 2023."""
 _ADDED_BY_TORCH = ("version", ".data/serialization_id")

@@ -219,7 +219,7 @@ def environment(task: str, env_cfg: ManagerBasedRLEnvCfg, *, spread: bool = Fals
             env = _made(task, env_cfg)
         closing.callback(env.close)
         _require_unwrapped(task, env)
-        if is_direct(env.unwrapped):
+        if is_direct(env_cfg):
             give_managers(env.unwrapped)
         if env_cfg.sim.device == "cpu":
             closing.enter_context(torch_threads(1))
