@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,7 +153,7 @@ def test_an_array_of_four_is_trained_two_at_once_and_reported(cluster: Cluster, 
     wait_until(lambda: cluster.has_ended(job), "all have ended", 900, 2)
     reported = site.script("study", *asked)
     assert reported.returncode == 0, reported.stdout + reported.stderr
-    assert "cohort four-fast: runs 2" in reported.stdout and "queue" in reported.stdout
+    assert re.search(r"^four-fast .* 2 of 2 ", reported.stdout, re.MULTILINE) and "queue" in reported.stdout
     assert len(list(site.log_root.glob("submissions/four/*"))) == 1
     runs = site.runs()
     assert {(run.declared.cohort, run.declared.seed) for run in runs} == {
