@@ -76,6 +76,6 @@ def test_shipped_policies_keep_the_engine_of_their_training(task: str) -> None:
 
     run = find_run(str(ROOT / task), ROOT)
     env_cfg, _ = declared_configs(run)
-    trained_with_warp = task in ("LedgerLab-Humanoid", "LedgerLab-Lift-Cube-Franka")
+    trained_with_warp = task == "LedgerLab-Lift-Cube-Franka"
     assert physics_name(env_cfg) == run.declared.physics == ("newton/mjwarp" if trained_with_warp else "newton/mujoco")
     assert shipped_checkpoint(task).is_file()
