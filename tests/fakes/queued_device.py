@@ -6,7 +6,7 @@ from __future__ import annotations
 class QueuedDevice:
     """Host and device in one made-up time. The device's own clock has another zero.
 
-    It obeys the protocol :class:`ledger_lab.ledger.meters.phases.DeviceTimer`.
+    It obeys the protocol :class:`ledger_lab.ledger.meters.device_time.DeviceTimer`.
     """
 
     def __init__(self, now_ns: int = 0, clock_offset_ns: int = -700) -> None:

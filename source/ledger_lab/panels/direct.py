@@ -26,7 +26,6 @@ TERMINATED, TIME_OUT = "terminated", "time_out"
 STEP_METHODS = ("_pre_physics_step", "_apply_action", "_get_dones", "_get_rewards", "_get_observations")
 """Methods of a direct task that Isaac Lab calls in each step, for all environments at once."""
 
-
 WHOLE = "observations"
 """Name of the only term of a group that is one tensor."""
 
@@ -36,7 +35,6 @@ _OF_EVERY_TASK = frozenset(
     + ("xr",)
 )
 """Settings of Isaac Lab's configuration of direct tasks that are described elsewhere, or change no episode."""
-
 
 _OF_EVERY_ENVIRONMENT = frozenset(
     ("common_step_counter", "has_debug_vis_implementation", "has_rtx_sensors", "render_enabled", "render_mode")
@@ -70,7 +68,9 @@ def plain_values(base: Any) -> dict[str, Any]:  # noqa: ANN401 - any environment
 
 def shared_state(base: Any) -> dict[str, Any]:  # noqa: ANN401 - any environment
     """Return what a direct task itself keeps, without objects and tensors with a row per environment."""
-    own = {name: value for name, value in vars(base).items() if name not in ("extras", "obs_buf")}
+    own = {
+        name: value for name, value in vars(base).items() if name not in ("extras", "obs_buf", *_OF_EVERY_ENVIRONMENT)
+    }
     return dict(_shared(own, base.num_envs, depth=3)) if is_direct(base) else {}
 
 

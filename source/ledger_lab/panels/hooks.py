@@ -204,10 +204,8 @@ class Hooks:
         """Find the terms that draw random numbers in each step, by calling each term once."""
         base = self._base
         if is_direct(base):
-            before = GlobalStreams()
-            self._reset_idx(
-                torch.arange(base.num_envs, dtype=torch.int32, device=base.device)
-            )  # methods read its results
+            before, every = GlobalStreams(), torch.arange(base.num_envs, dtype=torch.int32, device=base.device)
+            self._reset_idx(every)  # the methods may read what only a reset sets
             before.restore()
             yield from ((base, name, f"{name} of the task") for name, call in step_calls(base) if _call_draws(call))
             return

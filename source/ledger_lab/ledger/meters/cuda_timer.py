@@ -9,7 +9,7 @@ import warp
 
 
 class CudaTimer:
-    """Marks moments in the queue of a CUDA device, as :class:`~ledger_lab.ledger.meters.phases.DeviceTimer` asks.
+    """Marks moments in the queue of a CUDA device, as :class:`~ledger_lab.ledger.meters.device_time.DeviceTimer` asks.
 
     The marks are events on CUDA's default stream, where torch computes. Warp and Newton compute on a stream that Warp
     creates as a *blocking* stream: work on it and work on the default stream never overlap, in the order of their
